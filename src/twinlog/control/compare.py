@@ -163,8 +163,8 @@ def compare_acls(
     *,
     with_left_alone: bool,
 ) -> None:
-    """Compare the ACLs on the target that apply to a remote topic. Missing ACLs are deviations. If
-    the flow deletes ACLs, so are those that the target should not have.
+    """Compare the ACLs on the target that apply to a remote topic. ACLs that the target lacks are
+    deviations. If the flow deletes ACLs, those that it should not have are deviations, too.
     """
     why_off = acls_off(flow)
     if why_off and not with_left_alone:
@@ -320,7 +320,7 @@ class FlowComparison:
 
 
 MANY: Final = 1_000
-"""Number of topics from which on the steps of a comparison are shown, because they take long."""
+"""If a flow has at least this many topics, a comparison takes long, so its steps are shown."""
 
 
 def matching(topics: str | None, where: str) -> Callable[[str], bool]:
@@ -379,7 +379,7 @@ def _remotes(
     source_metadata: ClusterMetadata,
     matches: Callable[[str], bool],
 ) -> tuple[FlowConfig, dict[str, str]]:
-    """Return the flow with its released topics, and the remote name of each topic to compare."""
+    """Return the flow with its released topics set, and each compared topic's remote name."""
     released = state_rows_if_any(target).intents(setup.name).released
     flow = replace(setup.config, released=released)
     mirrored = {n: t for n, t in mirrored_topics(flow, source_metadata).items() if matches(n)}
@@ -389,7 +389,7 @@ def _remotes(
 def _without_uncompared(
     flow: FlowConfig, source_metadata: ClusterMetadata, matches: Callable[[str], bool]
 ) -> FlowConfig:
-    """Return the flow with topics that are not compared as released, for the sync of configs."""
+    """Return the flow with topics that `matches` excludes as released, so that they are ignored."""
     unseen = frozenset(name for name in source_metadata.topics if not matches(name))
     return replace(flow, released=flow.released | unseen)
 
@@ -547,8 +547,8 @@ def compare_replication(
     target_topics: Mapping[str, TopicMetadata],
     remote: Mapping[str, str],
 ) -> Iterator[Deviation]:
-    """Yield replication factors that differ from `replication.factor`. If it is not set, or is met,
-    yield those that differ from the source topic's, for information only.
+    """Yield replication factors that differ from `replication.factor`. If it is not set, or the
+    topic has it, yield factors that differ from the source topic's, for information only.
     """
     factor = flow.new_topics.replication_factor
     for name, target_topic in remote.items():

@@ -224,7 +224,7 @@ def pairs_in_base64(users: Iterable[str], secret: str) -> Iterator[str]:
     for user in users:
         for text in (f"\0{user}\0{secret}", f"{user}\0{user}\0{secret}", f"{user}:{secret}"):
             yield from _encoded(text.encode())
-        form = f"{quote_plus(user)}:{quote_plus(secret)}"  # as an OAuth client sends both
+        form = f"{quote_plus(user)}:{quote_plus(secret)}"  # OAuth clients URL-encode both first
         yield from _encoded(form.encode())
 
 
@@ -378,7 +378,7 @@ def collect(
         "events.json": _json(unknown or scrubber.clean_value(_events(configs))),
     }
     for log in logs:
-        for file in (log, *sorted(log.parent.glob(f"{log.name}.[0-9]"))):  # including old files
+        for file in (log, *sorted(log.parent.glob(f"{log.name}.[0-9]"))):  # with rotated files
             files[f"log/{file.name}"] = f"{unknown}\n" if unknown else scrubber.clean(_end_of(file))
     return files
 

@@ -99,7 +99,7 @@ class CommandGroup(_Sectioned, click.Group):
             from twinlog.config.values.nearest import suggestion
 
             hint = suggestion(args[0], known)
-            if not hint and ctx.parent is not None:  # not of `twinlog`, which has too many
+            if not hint and ctx.parent is not None:  # except `twinlog`, which has too many
                 hint = f"`{ctx.command_path}` has {', '.join(known)}"
             raise click.UsageError(f"No such command {args[0]!r}{hint and f'; {hint}'}", ctx)
         return super().resolve_command(ctx, args)

@@ -172,7 +172,7 @@ def totals(flows: Iterable[FlowStatus]) -> Totals:
         rate for flow in known for topic, rate in flow.rates.items() if (flow.flow, topic) in topics
     ]
     return Totals(
-        flows=len({flow.flow for flow in known}),  # count a flow of leader and standby once
+        flows=len({flow.flow for flow in known}),  # leader and standby show the same flow
         topics=len(topics),
         partitions=len(parts),
         lag=total(part.lag for part in parts),
@@ -194,7 +194,7 @@ def troubles(flow: FlowStatus, shown_rows: Iterable[Row]) -> Iterator[tuple[Row,
 
 
 STALE_MS: Final = 10_000
-"""Milliseconds by which a mirror's report is overdue when the mirror is shown as silent."""
+"""A mirror is shown as silent if its next report is overdue by this many milliseconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

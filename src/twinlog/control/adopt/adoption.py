@@ -93,12 +93,14 @@ from twinlog.wire.records import Headers, Record
 
 STATE_WITHIN_S: Final = 10.0
 QUIET_S: Final = 4.0
-"""Seconds for which nothing must advance. A running MirrorMaker 2 with records polls more often."""
+"""Seconds for which committed positions and target topics must not advance. A running MirrorMaker 2
+with records polls more often.
+"""
 
 LOOKBACK: Final = 2 * TAIL_RECORDS
 FURTHER_BACK: Final = (TAIL_RECORDS, 10_000, 1_000_000)
 BEFORE_STARTS: Final = -1
-"""The `start` of adopted rows' terms, before the terms of all lanes in the same generation."""
+"""The `start` in the term of an adoption's row, lower than that of all lanes in its generation."""
 
 Maps = Mapping[PartitionKey, PartitionMap]
 
@@ -115,9 +117,9 @@ class AdoptedPartition:
     jumped_back: bool
     """True if MirrorMaker 2 wrote some of its last records twice."""
     is_again: bool
-    """True if Twinlog copied the partition before MirrorMaker 2 continued its copy."""
+    """True if Twinlog had copied the partition before MirrorMaker 2 copied more records of it."""
     before: tuple[Pair, ...]
-    """Offset pairs of earlier records, from MirrorMaker 2's offset syncs."""
+    """Offset pairs of records before the resume position, from MirrorMaker 2's offset syncs."""
 
     def lines(self) -> Iterator[str]:
         """Yield a line for the operator about each unusual fact of this partition."""
@@ -145,7 +147,9 @@ class Adoption:
 
     @property
     def begins_again(self) -> bool:
-        """True if ordinals of a partition begin again at 0, which requires a new producer ID."""
+        """True if a partition is adopted again. Its ordinals restart at 0 and need a new producer
+        ID.
+        """
         return any(partition.is_again for partition in self.partitions)
 
     def facts(self) -> Iterator[str]:
@@ -304,7 +308,7 @@ class Adopter:
             if plan.targets:
                 return False  # not adoptable, because MirrorMaker 2 never partitions by key
             if end > start or plan.source not in positions.noted:
-                return end > 0  # if the log ends after 0, it had records, even if it is empty now
+                return end > 0  # a log that ends above 0 had records, even if it is empty now
             return self._begins_again(plan, maps)
         ours_from = max(start, known.runs[0].downstream)
         begin = max(ours_from, end - TAIL_RECORDS)
@@ -313,8 +317,8 @@ class Adopter:
     def _begins_again(self, plan: PartitionPlan, maps: Maps) -> bool:
         """Return True if no map has rows of a source partition with this name and number.
 
-        If there are rows, Twinlog has copied the partition to an earlier target topic. The position
-        belongs to that topic, so it does not apply to the re-created one.
+        If there are rows, Twinlog has copied the partition to an earlier target topic. MirrorMaker
+        2's position belongs to that topic, so it does not apply to the re-created one.
         """
         return not any(
             known.runs and (known.topic, key.partition) == plan.source
@@ -363,8 +367,9 @@ class Adopter:
         """Wait for QUIET_S. Raise AdoptionRefused if MirrorMaker 2 has written in that time, or if
         a transaction is open in a target partition.
 
-        Partitions that Twinlog copied before, and whose committed position has not moved, do not
-        raise. They get an error instead, by source partition, because another client writes there.
+        If a partition that Twinlog copied before grows or has an open transaction, but its
+        committed position has not moved, another client writes to it. Its error is then returned
+        instead of raised.
         """
         strange: dict[TopicPartition, PartitionError] = {}
         targets = [plan.target for plan in due_plans]
@@ -473,8 +478,8 @@ class Adopter:
         longer has that record, and the copy can resume at the committed position. Otherwise raise
         PartitionError.
 
-        If Twinlog has copied the partition since (`is_again`), only records decide, not the
-        committed position.
+        If Twinlog had copied the partition before (`is_again`), the committed position alone is no
+        evidence, so None is never returned.
         """
         tp = plan.source
         log_start, end = log_bounds(self.source, tp, self.isolation)
@@ -567,7 +572,7 @@ class TakeOver:
     """True if no other check follows (`--once`), so that retriable errors are final."""
     _claim: Claim | None = None
     _verdicts: dict[Copied, Refusal | None] = field(default_factory=dict)
-    """Why each checked partition must not start as a new one, or None if it may."""
+    """By checked partition: why it must not start as a new one, or None if it may."""
     _adopted: set[Copied] = field(default_factory=set)
     _has_judged: bool = False
 
@@ -641,7 +646,7 @@ class TakeOver:
         known = self._verdicts[_copied(plan)]
         if known is None or _copied(plan) in self._adopted:
             return False
-        # the first call directly follows `survey`, so only later calls check final refusals again
+        # the first call follows `survey` directly, so only later ones check final refusals again
         return known.is_retriable or self._has_judged
 
     def _refusal(self, error: TwinlogError) -> Refusal:

@@ -75,7 +75,7 @@ from twinlog.wire.error_codes import TOPIC_AUTHORIZATION_FAILED
 
 
 class Clients(NamedTuple):
-    """Clients for the four settings in `FlowSetup.clusters`. Several clients may be the same."""
+    """Clients for the four settings in `FlowSetup.clusters`. Some may be the same client."""
 
     source: ClusterClient
     target: ClusterClient
@@ -346,7 +346,7 @@ class _FlowCheck:
             TopicPartition(topic.topic, number): TopicPartition(topic.remote_topic, number)
             for topic in self._report.topics
             if topic.plan not in (Plan.CREATE, Plan.MISSING)
-            # records are placed by key: such topics are treated as shared
+            # leave out topics whose records are placed by key, because they are treated as shared
             if not self._flow.places_by_key(topic.partitions, topic.remote_partitions)
             if may(self._target_metadata, topic.remote_topic, Operation.READ)
             for number in range(min(topic.partitions, topic.remote_partitions))
@@ -449,8 +449,8 @@ def check_syncs(
 
 def _unchangeable(flow: FlowConfig, target: ClusterClient) -> dict[str, str]:
     """Return the source topics whose remote topics the flow must not change, with the reason. They
-    are known from the leader's report of the last minutes. A mirror finds other such topics at the
-    start of each partition.
+    are known from the leader's report of the last minutes. Topics that were not reported yet are
+    found only when a mirror starts their partitions.
     """
     rows = status_rows(target, target.metadata(None), int(time.time() * 1000))
     status = published_status(str(flow.flow), rows or [])
@@ -517,8 +517,9 @@ def _acls(
         )
 
 
-# Permissions that other features lack, for `check`, as far as brokers report them before anything
-# is written. Group permissions are queried from any broker, although only a coordinator knows all.
+# For `check`: permissions that a flow's features (syncs, checkpoints, heartbeats, ...) lack, as far
+# as brokers report them before anything is written. Group permissions are queried from any broker,
+# although only a coordinator knows all.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

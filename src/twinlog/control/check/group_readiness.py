@@ -2,8 +2,8 @@
 resume. Only reads.
 
 A group is ready if it has no members on either side, and if each of its committed offsets has an
-exact counterpart on the target. A group that moves earlier would read records again, or find no
-offset to resume from.
+exact counterpart on the target. A group that moves although it is not ready would read records
+again, or find no offset to resume from.
 """
 
 from __future__ import annotations

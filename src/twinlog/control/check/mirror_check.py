@@ -175,7 +175,7 @@ def _shared_topics(
     cluster_reports: Mapping[ClusterSettings, ClusterReport],
 ) -> None:
     """Add notes on groups that would skip records which other flows write to the same remote
-    topics. The other flows are flows of this file, and flows that have begun to copy.
+    topics. Other flows are those of this file, and all that have begun to copy to these topics.
     """
     writers: dict[tuple[str, str], set[str]] = {}
     for setup, report in reports.items():
@@ -283,7 +283,7 @@ def suggest_adoption(
         return
     left = [(target, storage.topic)]
     syncs = SyncsTopic.of(setup.config)
-    # under the identity policy this may be the flow's own syncs topic, which is no evidence
+    # under the identity policy this may be the flow's own syncs topic, not MirrorMaker 2's
     if syncs is not None and not setup.is_identity:
         left.append((target if syncs.on_target else source, syncs.name))
     used = [

@@ -141,7 +141,7 @@ def _starts_of(
     group = flow.source_group.group_id
     if group and tps:
         committed = fetch_offsets(Coordinators(source), [group])[group]
-        # ignored: after an error `mirror` refuses to start, and check reports the missing right
+        # ignore an error: `mirror` will refuse to start, and `check` reports the missing permission
         if not isinstance(committed, TwinlogError):
             of_group = {
                 tp: StartAt(StartKind.OFFSET, position.offset) for tp, position in committed.items()
@@ -554,7 +554,7 @@ def _with_status(snapshot: FlowSnapshot, status: PublishedStatus) -> FlowSnapsho
     unusual = {TopicPartition(part.topic, part.partition): part for part in status.unusual}
     parts = []
     for part in snapshot.partitions:
-        # only the leader knows a partition's loss in time, and its row does not contain that loss
+        # a partition's loss in time is known only to the leader, whose status row does not have it
         is_unknown = bool(part.lag or status.unusual_partitions)
         problem = unusual.pop(TopicPartition(part.topic, part.partition), None)
         known = replace(part, loss_ms=None) if is_unknown else part
@@ -634,7 +634,7 @@ def _snapshot_of(  # noqa: PLR0913 (fields of a partition)
         records=records,
         copied=records,
         upstream=upstream,
-        is_left_known=lag == 0,  # only the leader measures when the source deletes
+        is_left_known=lag == 0,  # only the leader estimates when the source deletes records
         code="" if error is None else error.code,
         message="" if error is None else error.message,
     )

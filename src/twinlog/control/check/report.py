@@ -71,7 +71,7 @@ class LaneMemory:
 
     lanes: int
     lane_bytes: int
-    """Memory of one lane and its successor. On a Spark cluster, it is beside an executor's heap."""
+    """Memory of one lane and its successor. On a Spark cluster, an executor's heap comes on top."""
     process_bytes: int
     """Memory of driver and JVM."""
     transforms_bytes: int = 0

@@ -284,7 +284,7 @@ def current_set_up(
         return None
     latest = None if history is None else history.latest
     if latest is None or (latest.host, latest.pid) == (failed.host, failed.pid):
-        return failed  # each attempt of this process may have a generation
+        return failed  # an earlier attempt of the same process may have claimed a generation
     may_run = run.state != FlowState.NOT_RUNNING
     return None if may_run or latest.started_ms > failed.at_ms else failed
 

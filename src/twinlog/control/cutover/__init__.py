@@ -9,7 +9,7 @@
 | DRAINED | everything below the ends is copied | groups: as a group sync would have set them |
 | GROUPS_SET | each group is at its offset | promotion, after the conditions are checked again |
 | PROMOTED | an intent PROMOTE | point of no return; wait until no lane can append |
-| OVER | the copy has certainly ended | groups again, a check that nothing is left, the hook |
+| OVER | the copy has certainly ended | groups again, a check that all is copied, the hook |
 
 A failover begins at DRAINED, because its source is lost. The only state is the intents in the state
 topic (`mirror.state.intents`): each run reads both clusters and continues with the next step.

@@ -71,8 +71,8 @@ class FlowUpstreams:
         for each source topic.
 
         A source topic may have had other remote names (another policy, a changed rule, a re-created
-        source topic), and copies with those names remain. A copy that was begun is preferred, then
-        the current name. Otherwise groups would resume on a stale copy.
+        source topic), and copies with those names remain. A copy that was begun is preferred; among
+        such copies, the one with the current name. Otherwise groups would resume on a stale copy.
         """
         policy, alias = policy_of(self.config), self.config.source_alias
         best: dict[str, tuple[bool, bool, str]] = {}
@@ -228,7 +228,7 @@ def copies(scope: CutoverScope, covers: Callable[[str], bool] | None = None) -> 
         metadata=target_metadata,
     )
     replicas = {tp: picture.replica(pair) for tp, pair in pairs.items()}
-    # read these target ends again: the copy has advanced since, or the log has lost its end
+    # read these target ends again: since the first read, the copy advanced or the log lost its end
     past_end = {
         tp: replica
         for tp, replica in replicas.items()
@@ -258,7 +258,7 @@ def copies(scope: CutoverScope, covers: Callable[[str], bool] | None = None) -> 
             for tp in sorted(by_partition)
             if by_partition[tp].is_copied or by_partition[tp].problem
         ]
-    # read these source ends again: the copy has advanced since, or the log has lost its end
+    # read these source ends again: since the first read, the copy advanced or the log lost its end
     short = [tp for tp in ends if by_partition[tp].is_copied and by_partition[tp].left is None]
     for tp, log in read_ends(scope.source, short, isolation=isolation).items():
         by_partition[tp] = replace(by_partition[tp], source_end=log.end)

@@ -43,7 +43,7 @@ from twinlog.survey.open_transactions import open_transactions
 
 PROOF_POLL_S: Final = 0.5
 SEEN_WITHIN_S: Final = 5.0
-"""Seconds until offsets between the high watermark and the log end count as records."""
+"""Offsets that stay above the high watermark for this many seconds count as records."""
 MOST_WRITERS: Final = 10
 
 Ends = dict[TopicPartition, int]
@@ -136,7 +136,7 @@ class FenceProof:
             hidden = {tp for tp, span in left.items() if stable[tp] < span.next}
             empty |= {*seen}
             if not hidden - empty or time.monotonic() > deadline:
-                empty |= hidden  # counted: the high watermark did not reach their end in time
+                empty |= hidden  # count them: the high watermark did not reach their end in time
                 break
             time.sleep(PROOF_POLL_S)
         return {tp: grown[tp].next - grown[tp].first for tp in empty}

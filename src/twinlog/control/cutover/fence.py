@@ -152,7 +152,7 @@ class AclFence:
         try:
             return sorted({*fence_topics} - {*self.missing(fence_topics)}) if fence_topics else []
         except TwinlogError:
-            # treated as unfenced: then the gates are checked, and `put_up` reports the error
+            # no topic counts as fenced, so the gates are checked, and `put_up` reports the error
             return []
 
     def missing(self, topics: Iterable[str]) -> list[str]:

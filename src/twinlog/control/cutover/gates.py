@@ -205,7 +205,7 @@ class Gates:
         return _gate("acls", problems, evidence)
 
     def _fences(self) -> Iterator[str]:
-        """Yield a line with the remaining kinds of fence if the source has no authorizer."""
+        """If the source has no authorizer, yield a line with the kinds of fence that need none."""
         try:
             topic_acls(self._scope.source)
         except BrokerRefused as error:

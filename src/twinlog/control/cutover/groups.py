@@ -87,7 +87,7 @@ class GroupPartition:
 
     @property
     def offsets_ahead(self) -> int:
-        """Return by how many offsets the group is further on the target than planned, or 0."""
+        """Return by how much the group's offset on the target exceeds the planned one, or 0."""
         return 0 if self.now is None or self.to is None else max(0, self.now - self.to)
 
     @property
@@ -137,8 +137,8 @@ class GroupPlan:
 
     @property
     def to_set(self) -> dict[TopicPartition, Committed]:
-        """Return the offsets to commit on the target. None are returned if the group is in use
-        there or has a problem, because its coordinator would reject them.
+        """Return the offsets to commit on the target. Empty if the group is in use there or has a
+        problem, because its coordinator would reject the offsets.
         """
         if self.in_use_on_target or self.problem:
             return {}
@@ -199,7 +199,7 @@ class CutoverGroups:
         self._source_groups = Coordinators(scope.source)
         self._target_groups = Coordinators(scope.target)
         self._rows: dict[tuple[str, TopicPartition], CheckpointRow] = {}
-        """Newest checkpoints that were read so far, by group and partition of the target."""
+        """Newest checkpoints by group and target partition. Each plan adds those written since."""
         self._next = 0
 
     def plan(self, copies: Sequence[Copy], *, settled: bool = False) -> list[GroupPlan]:
@@ -219,7 +219,8 @@ class CutoverGroups:
         }
         names = {name for name in names if selects(name)}
         target_groups = list_groups(self._target_groups)
-        # read target offsets before the commits, or a group sync in between would put them ahead
+        # read target offsets before the source's commits: if a group sync ran between the two
+        # reads, newer target offsets would seem to be ahead of older commits
         now = fetch_offsets(self._target_groups, names)
         commits: Commits = {}
         hidden: frozenset[str] = frozenset()
@@ -450,7 +451,8 @@ def _without_records(
     *,
     settled: bool,
 ) -> set[tuple[TopicPartition, int]]:
-    """Return the committed offsets that are after the end of a copy without a record in between.
+    """Return the committed offsets that are after the end of a copy, if no record is between that
+    end and the offset.
 
     Consumers commit such offsets after transaction markers, and after aborted and compacted
     records. `settled`: the drain has shown that no record was deleted before it was copied.

@@ -69,7 +69,7 @@ class NewestStatus:
         return None if status is None or status.loss_ms is None else status.at_ms - status.loss_ms
 
     def missing(self, tp: TopicPartition, upstream: int) -> int | None:
-        """Return how many records the source has at or after `upstream`, or None if unknown."""
+        """Return the row's number of source records at or after `upstream`, or None if unknown."""
         status = self.status
         if status is None or not self.is_of_now:
             return None
@@ -82,7 +82,7 @@ class NewestStatus:
         return 0 if is_whole and not status.loss_unknown else None
 
     def codes(self, covers: Callable[[str], bool]) -> Iterator[str]:
-        """If the row is current, yield a line for each of these partitions that has a code."""
+        """If the row is current, yield a line for each partition of covered topics with a code."""
         for unusual in () if self.status is None or not self.is_of_now else self.status.unusual:
             if unusual.code and covers(unusual.topic):
                 yield (
@@ -91,7 +91,7 @@ class NewestStatus:
                 )
 
     def problems(self, covers: Callable[[str], bool]) -> Iterator[str]:
-        """Yield why partitions of these topics are not copied, or might not be copied."""
+        """Yield reasons why partitions of covered topics are not copied, or might not be copied."""
         status = self.status
         if status is None or not self.is_of_now:
             yield f"no running mirror reports its partitions: {self.line()}"

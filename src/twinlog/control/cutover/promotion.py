@@ -40,7 +40,7 @@ some topics are promoted, no row reports that their lanes have ended. So the com
 2 s in which a leader applies the row.
 """
 OPEN_STILL_S: Final = late_requests.wait_s() + 2.0
-"""Seconds without an appended record if producers can still write to the source: lanes of a frozen
+"""Replaces FENCED_STILL_S if producers can still write to the source, because lanes of a frozen
 leader might copy the next record. In this time the leader applies the row or loses its lanes.
 """
 
@@ -81,7 +81,7 @@ def wait_until_over(
     the source is copied, and no producer can write to the source.
 
     Raises FlowError (COPY_RUNS) if the end of the copy cannot be shown. The promotion remains, and
-    the same command checks again.
+    repeating the command checks again.
     """
     if not scope.is_whole and scope.intents().promotion is None:
         _wait_until_still(

@@ -59,7 +59,7 @@ class CutoverScope:
         self.target = prompt_client(setup.target, api_timeout_s=GIVES_UP_S)
         self.steering = FlowSteering(setup.config, setup.source, setup.target, reason)
         self.claim = _latest_claim(self.history())
-        """The flow's newest claim on the target, or None if no mirror had led the flow there."""
+        """The flow's newest claim when this scope was created, or None if there was none."""
         self.require_same(None, self.target.metadata([]))
         self.source_problem = source_problem or self._ask_source()
         self._released, self._promoted = self._untouched_topics()

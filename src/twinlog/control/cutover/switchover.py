@@ -187,7 +187,8 @@ class Switchover:
         )
         if not plan.promoted:
             self._fence_again(plan.topics)
-            # set again: a group that was inactive before may have committed on the source since
+            # set offsets again, because a group that was inactive when they were set the first time
+            # may have committed on the source since then
             plans = self.groups.plan(copies(self.scope), settled=True)
             self.groups.set_all(plans, self.say, "had moved on at the source")
         else:
@@ -214,7 +215,7 @@ class Switchover:
             self.say("fence: removed by the hook")
         topics = self.fence.remove_own()
         if has_promoted(self.scope, self.scope.intents()):
-            self.fence.put_back(topics)  # kept: another run promoted in the meantime
+            self.fence.put_back(topics)  # another run promoted in the meantime
             raise promoted_error(self.scope)
         self.say(
             f"fence: removed from {plural(len(topics), 'topic')}; the flow continues as before"

@@ -174,7 +174,7 @@ MOST_OF_IT: Final = 0.8
 """Share of the flow's lag above which a single partition is reported as the bottleneck."""
 
 NEAR: Final = 0.5
-"""Share of a rate limit from which on the flow would probably copy more without the limit."""
+"""If the rate is at least this share of a limit, the flow would probably be faster without it."""
 
 MUCH: Final = 0.2
 """Share of decoded or recompressed batches above which they cost more than all other batches."""
@@ -449,8 +449,8 @@ def at_its_limits(observation: Observation) -> Iterator[Finding]:
 # Causes that stop a flow or some of its partitions, or lose records before they are copied.
 
 SILENT_MS: Final = 10_000
-"""Milliseconds by which the report of a live process is overdue when the process is reported as
-silent. A process reports its state once a second.
+"""A live process is reported as silent if its next report is overdue by this many milliseconds. A
+process reports its state once a second.
 """
 
 MARKDOWN_LINK: Final = re.compile(r"\[([^\]]+)\]\(([^)]+)\)")

@@ -104,7 +104,7 @@ class _Observer:
         return replace(seen, reported_rate=rate)
 
     def _reported_rate(self) -> float | None:
-        """Return the flow's bytes per second by its leader's rows of the last minute, or None."""
+        """Return the flow's bytes per second by its leader's latest rows, or None if unknown."""
         try:
             with _prompt_client(self._setup.target) as client:
                 rows = rows_since(client, int(time.time() * 1000) - REPORTED_FOR_MS)
@@ -114,7 +114,7 @@ class _Observer:
             return None
 
     def _with_rates(self, observation: Observation, first: ProcessReport) -> Observation:
-        """Add the rates since the first report, or, if there is no later report, how long it is
+        """Add the rates since the report `first`. If no newer report arrives, add how long it is
         overdue.
         """
         deadline = time.monotonic() + HEARD_FOR_S
@@ -210,8 +210,8 @@ def _prompt_client(settings: ClusterSettings) -> ClusterClient:
 
 
 def reported_rate(flow: str, rows: Sequence[tuple[bytes | None, bytes | None]]) -> float | None:
-    """Return the newest leader's bytes per second between its first and last status row, or None
-    if there are no two. `rows`: the status topic's rows in log order.
+    """Return the newest leader's bytes per second between its first and last status row, or None if
+    it has fewer than two. `rows`: the status topic's rows in log order.
     """
     statuses = [
         published for row in rows if (published := published_status(flow, [row])) is not None

@@ -1,6 +1,7 @@
 """Removes a drill's topics, groups, ACLs, and rows in state topics from both clusters.
 
-Only objects whose names contain a drill's mark are removed. Each step is idempotent.
+Only objects whose names contain the mark of a drill, such as `twinlog-drill-1a2b3c4d`, are removed.
+Each step is idempotent.
 """
 
 from __future__ import annotations
@@ -107,8 +108,8 @@ class Leftovers:
 
 
 def leftovers(client: ClusterClient, mark: str = "") -> Leftovers:
-    """Return the remains on a cluster of the drill with this mark, or of all drills if it is empty.
-    Raises TwinlogError if the cluster cannot be queried.
+    """Return the remains of the drill with this mark on a cluster, or those of all drills if `mark`
+    is empty. Raises TwinlogError if the cluster cannot be queried.
     """
 
     def is_drill_name(name: str) -> bool:

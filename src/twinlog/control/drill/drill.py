@@ -1,8 +1,9 @@
 """Runs a drill: creates its topics, starts a mirror for them, rehearses, and cleans up.
 
-If the drill dies, its mirror ends a second later. Topics, groups, ACLs and rows with the drill's
-mark remain until `twinlog drill clean` removes them. No file remains: the mirror's configuration
-may contain passwords, so it is only in memory. The drill never changes the flow itself.
+If the drill dies, its mirror ends a second later. Topics, groups, ACLs and rows whose names contain
+the drill's mark (`cleaning.DrillNames`) remain until `twinlog drill clean` removes them. No file
+remains: the mirror's configuration may contain passwords, so it is only in memory. The drill never
+changes the flow itself.
 """
 
 from __future__ import annotations

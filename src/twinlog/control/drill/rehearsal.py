@@ -1,8 +1,8 @@
 """One rehearsal: clients write and read at the source, move to the target by the steps of the real
 commands, and continue there.
 
-Switchover: records must not be lost, duplicated or moved. This is checked in the remote topics and
-in the records that groups have read.
+Switchover: records must not be lost, duplicated or out of order ("moved"). This is checked in the
+remote topics and in the records that groups have read.
 
 Failover: mirror and clients are cut off at the same time, as if the source were lost, and the
 source is not queried afterwards. Records that were not copied by then are the measured loss.
@@ -76,7 +76,7 @@ class Measurements:
     lost_s: float = 0.0
     """Age of the oldest lost record when the source was cut off, in seconds."""
     said_lost: int | None = None
-    """Number of lost offsets by the plan of the failover, or None if the plan does not know it."""
+    """Number of lost offsets according to the failover's plan, or None if unknown there."""
     interruption_s: float = 0.0
     """Seconds between the last possible write to the source, and the time when every partition of
     the target had accepted a write.
@@ -339,8 +339,9 @@ class Defect:
 def findings(
     part: str, where: str, tp: TopicPartition, actual: Sequence[int], expected: Sequence[int]
 ) -> Iterator[Defect]:
-    """Yield a defect for lost, doubled, unknown and moved records. `actual`: the record numbers in
-    the order of the log. `expected`: numbers that must each occur once, in ascending order.
+    """Yield a defect for lost records, doubled ones, unknown ones, and those out of order
+    ("moved"). `actual`: the record numbers in the order of the log. `expected`: numbers that must
+    each occur once, in ascending order.
     """
 
     def finding(numbers: Sequence[int], what: str) -> Defect:

@@ -1,8 +1,8 @@
 """Syncs the configs of remote topics with those of their source topics.
 
 MirrorMaker 2 sends every config of every topic in each round. Twinlog reads the target first, and
-sends only differences. Reading needs no further permission, because ALTER_CONFIGS includes
-DESCRIBE_CONFIGS. `check` uses the comparison as well.
+sends only differences. Reading needs no permission that sending does not need, because
+ALTER_CONFIGS includes DESCRIBE_CONFIGS. `check` uses the comparison as well.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class ConfigDrift:
     topics: dict[str, list[ConfigDiff]] = field(default_factory=dict)
     """Changes to send to the target, by remote topic."""
     own: dict[str, dict[str, str]] = field(default_factory=dict)
-    """Configs that should be set on the remote topic itself, by remote topic."""
+    """Configs that a remote topic itself should have, not inherit, by remote topic."""
     kept: dict[str, list[ConfigDiff]] = field(default_factory=dict)
     """Changes that are not sent because they would shorten retention, by remote topic."""
     unread: dict[str, TwinlogError] = field(default_factory=dict)

@@ -82,8 +82,9 @@ def handed_topics(views: Iterable[PartitionView]) -> HandedTopics:
 
 
 class TopicRounds:
-    """A duty for topics. Once per interval, a round handles all topics of the flow. Rounds in
-    between handle only topics that have started since.
+    """A duty for topics. Once per interval, a round handles all topics of the flow. While topics
+    wait for partitions to start, more frequent rounds handle only the topics that no round has
+    handled yet.
     """
 
     ends_once = True

@@ -27,14 +27,14 @@ GIVES_UP_S: Final = 10.0
 
 
 def into_target(flow: LedFlow) -> Duty | None:
-    """Return the duty for heartbeats of this flow and of flows that are not enabled, or None."""
+    """Return the duty for heartbeats of this flow and of disabled flows, or None without any."""
     beats = [beat for beat in flow.config.heartbeats if beat.into_target]
     return Heartbeats(flow, flow.target, beats) if beats else None
 
 
 def into_source(flow: LedFlow) -> Duty | None:
-    """Return the duty for heartbeats of flows that are not enabled, or None. These heartbeats are
-    written to the source, and the flow copies them to the target.
+    """Return the duty that writes heartbeats to the source, or None if none are configured. The
+    heartbeats are those of flows that are not enabled. The flow copies them to the target.
     """
     beats = [beat for beat in flow.config.heartbeats if not beat.into_target]
     return Heartbeats(flow, flow.source, beats) if beats else None

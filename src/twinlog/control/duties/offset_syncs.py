@@ -8,8 +8,8 @@ be skipped.
 MirrorMaker 2 writes a sync for the first record, for each record after a gap, for the next record
 after `offset.lag.max` records without a sync, and once a minute for the newest record. Twinlog
 writes the same syncs, and a sync for the newest record as soon as no other record follows. If many
-syncs become due at the same time, some in between are omitted (in MirrorMaker 2, newer syncs
-replace them as well).
+syncs become due at the same time, only evenly spaced ones are written (in MirrorMaker 2, newer
+syncs replace the others as well).
 
 A reader keeps at most 64 syncs; newer ones are closer together. If a sync is below the newest one,
 the reader drops all others. So syncs are written in ascending order. If the topic has no syncs of
@@ -151,7 +151,7 @@ def offset_syncs(flow: LedFlow) -> Duty | None:
 
 @dataclass(slots=True)
 class _Written:
-    """What was written last for one partition, and when."""
+    """The last sync of one partition (`point`), and when it was written (`at`)."""
 
     reach: Reach | None = None
     """The end of the copy at the last check."""
@@ -177,7 +177,7 @@ class OffsetSyncs:
         self._log = LedLog(flow, self._client, self._topic)
         self._written: dict[PartitionKey, _Written] = {}
         self._found: dict[TopicPartition, OffsetSync] | None = None
-        """The newest sync of each partition in the topic at the start, or None if not read yet."""
+        """The newest sync of each partition when the topic was read, or None before that."""
         self._may_read = True
 
     def round(self) -> None:
@@ -282,7 +282,7 @@ class OffsetSyncs:
         if before is not None and continues and is_still_there(partition_map.runs, before):
             return points_after(partition_map.runs, before, newest, self._config.lag_max)
         if not self._may_read:
-            return [newest]  # without the topic's syncs, a history would reset MM2's clients
+            return [newest]  # a history might make MM2's clients drop unread syncs of the topic
         return history(partition_map.runs, newest, self._config.lag_max)
 
     def _start_point(self, view: PartitionView, partition_map: PartitionMap) -> SyncPoint | None:

@@ -18,9 +18,9 @@ Chunks of the offset map that no query can need any more are removed.
 
 A run maps source offsets to target offsets. If both logs have deleted the run's records, every
 query for these offsets is answered by the start of a log. So chunks of such runs get a null value,
-and compaction removes them. In a branch of a keyed topic, ordinals below the mark are never
-queried. So the map's size is limited by the records in the logs. The first chunk of each partition
-is never removed, because it has the start of the copy.
+and compaction removes them. In a branch of a keyed topic, ordinals below the mark
+(`mirror.map.offset_map.Mark`) are never queried. So the map's size is limited by the records in the
+logs. The first chunk of each partition is never removed, because it has the start of the copy.
 
 Log starts and marks never decrease. So null values can safely be written twice or in part, also by
 a process that has just lost the lead.

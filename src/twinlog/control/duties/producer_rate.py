@@ -59,7 +59,7 @@ class HeldRate:
     """The producer quota in effect, for display. The duty's thread writes it."""
 
     bytes_per_second: int | None = None
-    """The rate of each user at each broker, or None if there is no quota."""
+    """Maximum bytes per second of each user at each broker, or None if there is no quota."""
 
 
 def curable_loss_ms(partitions: Iterable[PartitionSnapshot]) -> int | None:
@@ -110,7 +110,7 @@ class ProducerRate:
         self.is_in_vain = False
         """True if the quota was removed because it did not help. It is tried again later."""
         self.rate: int | None = None
-        """Bytes per second of each user at each broker, or None without a quota."""
+        """Maximum bytes per second of each user at each broker, or None if there is no quota."""
 
     def see(
         self, now: float, loss_ms: int | None, copied: int, brokers: int, waiting: WaitingCounts

@@ -48,9 +48,9 @@ GIVES_UP_S: Final = 10.0
 HOME: Final = TopicPartition(STATUS_TOPIC, 0)
 LONGEST_TEXT: Final = 200
 MOST_NAMED: Final = 20
-"""Maximum number of topics in a status whose uncopied records will soon be deleted."""
+"""A status names at most this many topics whose uncopied records will soon be deleted."""
 ENDS_WITHIN_S: Final = 2.0
-"""Time limit of the last status in seconds. It is not worth a longer wait."""
+"""Time limit in seconds for writing the last status, which is not worth a longer wait."""
 
 EVENTS_AGAIN_S: Final = 240.0
 """Seconds after which unchanged events are written again, because a new reader reads only the last
@@ -61,7 +61,7 @@ USUAL: Final = frozenset(
     (
         *(PartitionState.PENDING, PartitionState.STARTING, PartitionState.COPYING),
         *(PartitionState.AT_END, PartitionState.DRAINING),
-        *NOT_MIRRORED,  # usual, because earlier releases cannot read all of these states
+        *NOT_MIRRORED,  # not listed, as earlier releases cannot read all of these states
     )
 )
 

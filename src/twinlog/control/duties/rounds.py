@@ -146,7 +146,7 @@ class LedFlow:
     has_held_producers: bool = False
     """True if the flow's former leader left a quota for the source's producers."""
     adopted: OffsetStorage | None = None
-    """MirrorMaker 2's offset storage, if its work was adopted."""
+    """MirrorMaker 2's offset storage if its work was adopted, else None."""
 
     @property
     def name(self) -> str:

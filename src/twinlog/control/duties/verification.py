@@ -206,7 +206,7 @@ class Verification:
         ):
             return MappedCopy()
         reach = view.reach
-        if self._is_shared:  # below its mark, the map has all of this flow's records
+        if self._is_shared:  # with other writers, the copy is certain only below the map's mark
             if partition_map.mark is None:
                 return MappedCopy()
             reach = reach_at(

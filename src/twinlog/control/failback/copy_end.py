@@ -4,13 +4,14 @@ A is the old source, B the target. There are three kinds of evidence, the most c
 evidence does not determine a single end, the end is unknown, and the error has the reason.
 
 1. The state of this flow's producer ID at B's leader: its last sequence is the last ordinal.
-   Leaders expire the state by the timestamp of the ID's last *record*; if that is old, immediately.
+   Leaders expire the state by the timestamp of the ID's last *record*. If that is old, they expire
+   the state immediately.
 2. B's log. If only this flow wrote to the topic, its batches come first, and batches of other
    producers follow. So the border is found by bisection on the batches' producer IDs. If compaction
    has removed batches at the border, the end is unknown, because they may have been the flow's.
 3. Under the identity policy, records of other clients may be between the flow's records. The end is
-   searched as at a start of the flow, from the map's mark on (`mirror.start.our_end`). If this
-   search fails, the end is unknown.
+   searched as at a start of the flow (`mirror.start.our_end`), from the map's mark on, a point that
+   the copy has certainly reached. If this search fails, the end is unknown.
 
 The search only reads. If a log changes during the search, the result is outdated but not wrong,
 because the copy appends nothing any more (`control.cutover.promotion`).
@@ -121,7 +122,8 @@ class CopyEnds:
         topic_id = self.topic_id(target)
         if topic_id is None:
             return None
-        pair = PartitionPair(source, target, NO_TOPIC_ID, topic_id)  # no ID: the source may be lost
+        # without the source topic's ID, because the source may be lost
+        pair = PartitionPair(source, target, NO_TOPIC_ID, topic_id)
         replica = self._picture.replica(pair)
         if replica.problem is not None and replica.problem.code == "MAP_MISSING":
             raise self._unknown_end_error(target, replica.problem.message)
@@ -138,7 +140,8 @@ class CopyEnds:
         shifts = {
             run.downstream - run.ordinal for run in (partition_map.runs[0], partition_map.runs[-1])
         }
-        # if the shifts differ, accepted records of other clients are between the flow's records
+        # if target offset minus ordinal is not constant, accepted records of other clients are
+        # among the flow's records
         if self._scope.setup.is_identity or len(shifts) > 1:
             ordinal, downstream = self._in_shared(replica.key, target)
         else:
@@ -300,7 +303,7 @@ K = TypeVar("K")
 T = TypeVar("T")
 
 MOST_BYTES: Final = 32 << 20
-"""Maximum bytes requested in one round of reads. Further searches wait for the next round."""
+"""Maximum bytes requested in one round of reads. Other searches wait for the next round."""
 
 
 class LogReads:
@@ -325,7 +328,7 @@ class UnreadBatch(Exception):
 
 
 class RoundReads(LogReads):
-    """The batches of one cluster that were read for one search so far."""
+    """Batches that earlier rounds read for one search, of one cluster; others raise UnreadBatch."""
 
     def __init__(self, client: ClusterClient) -> None:
         super().__init__(client)
@@ -381,7 +384,7 @@ def search_in_parallel(
                 continue
             except TwinlogError as error:
                 out[key] = error
-            del sides[key]  # frees its batches
+            del sides[key]  # free the batches of this search
         _read(missing)
     return out
 

@@ -50,7 +50,7 @@ MARKER: Final = (Record(-1, -1, None, None, ()), True)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogDivergence:
-    """Where the logs of one partition of A diverge."""
+    """Where A's and B's logs of one partition diverge."""
 
     FIELDS = (
         "topic=source.topic partition=source.partition target_topic=target.topic tail deleted "
@@ -257,7 +257,7 @@ def _divergence(
             code="TAIL_UNKNOWN",
         )
     common, is_compared = copy.ordinal, False
-    if not copy.partition_map.transformed:  # transformed records differ anyway
+    if not copy.partition_map.transformed:  # transformed records always differ
         common, is_compared = Comparing(scope.name, sides, divergence, copy).common()
     at, lost = copy.reach.upstream, None
     if common < copy.ordinal:

@@ -101,8 +101,8 @@ from twinlog.survey.replica import Maps
 # - A run dies before it marks the rows of copies on B (`mirror.state.copies`) as ended: the guard
 #   rejects the flow for the same reason, and the next run writes both again.
 # - A has grown since: the next run writes the mark and the last run of offsets again.
-# - A frozen run resumes while the flow back runs: the first cut of the flow back voids the rows of
-#   the frozen run (`mirror.map.offset_map`).
+# - A frozen run resumes while the flow back runs: the first row of the flow back that is a cut
+#   (`mirror.map.offset_map`) voids the rows of the frozen run.
 # - The flow back was already started: its own rows are newer. So nothing is written, and records
 #   that it copied to A are not part of the tail (`Reverse.without_reverse_records`).
 
@@ -143,8 +143,8 @@ class ReverseStart:
 def reverse_start(flow: str, divergence: LogDivergence) -> ReverseStart | None:
     """Return where the flow back begins in a partition, or None if B does not have the partition.
 
-    Raises FlowError (REVERSE_UNKNOWN) if B has records between or before the copied records that
-    never were on A. Then no single offset separates copied from new records.
+    Raises FlowError (REVERSE_UNKNOWN) if B has records that never were on A between or before the
+    copied records. Then no single offset separates copied from new records.
     """
     copy = divergence.copy
     if copy is None:
@@ -342,8 +342,8 @@ class Reverse:
             )
 
     def _permit_reverse_copy(self, topics: set[str]) -> None:
-        """End the rows that list B's topics as copies of A's, so that the flow back is permitted to
-        copy these topics.
+        """Mark the rows that list B's topics as copies of A's as ended, so that the flow back is
+        permitted to copy these topics.
         """
         target = self._scope.target
         state = cluster_state(target)

@@ -108,7 +108,7 @@ class SavedTail:
                     code="SAVE_BUSY",
                 ) from error
             is_owned = self._check_owner()
-            for left in self._folder.glob(f"*{PARTIAL}"):  # left by runs that died
+            for left in self._folder.glob(f"*{PARTIAL}"):  # incomplete files of runs that died
                 left.unlink()
             if not is_owned:
                 self._write([], [])

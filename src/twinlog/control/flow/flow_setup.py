@@ -431,7 +431,7 @@ class FlowSetup(FlowEnds):
         try:
             wait_to_lead(self.membership, self.config, once=once)
         except (StandingBy, NotLeader):
-            self.claims.idle = None  # dropped: another process leads, and may claim the same number
+            self.claims.idle = None  # because the new leader may claim the same number
             raise
         self._require_not_resigned(self.membership)
 
@@ -457,7 +457,7 @@ class FlowSetup(FlowEnds):
         with self._lock:
             try:
                 source, target = self.clients.both()
-                # partitions that need the topic report that it is missing
+                # no error here, because partitions that need this topic report that it is missing
                 with suppress(TwinlogError):
                     self.facts.own_dead_letters(target)
                 return self._discover(source, target)
@@ -469,7 +469,9 @@ class FlowSetup(FlowEnds):
         self.released = topics
 
     def _stay_fenced(self, news: StateNews, *, once: bool, ended: int | None = None) -> None:
-        """Raise FENCED if the flow was promoted, after closing the generation `ended`, if any."""
+        """If the flow was promoted, close the generation `ended` (if None, an idle one) and raise
+        FENCED.
+        """
         promotion = news.intents.promotion
         if promotion is None:
             return
@@ -559,8 +561,8 @@ class FlowSetup(FlowEnds):
             membership.leave()
 
     def close(self, generation: int | None) -> None:
-        """Write the end of a generation that has drained or, without `generation`, of one in which
-        no lane ran. Then leave the group, and close the connections.
+        """Write the end of a drained generation, or, if `generation` is None, of one in which no
+        lane ran. Then leave the group, and close the connections.
         """
         with self._closing_client() as target:
             try:
@@ -626,7 +628,7 @@ class FlowSetup(FlowEnds):
 
 
 def _paused_error(flow: str, pause: Intent, *, once: bool) -> TwinlogError:
-    """Return the error for a paused flow that must first copy (`--once`) or adopt."""
+    """Return the error for a paused flow that cannot start, with `--once` or before an adoption."""
     message = f"{flow} is paused {pause}: undo this with `twinlog flow resume`"
     if once:
         return FlowError(message, code="PAUSED")

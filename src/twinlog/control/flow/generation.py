@@ -38,10 +38,10 @@ class TopicRefresh:
     _next: float = 0.0
     _is_discovering: bool = False
     _has_failed: bool = False
-    """True if the last discovery failed. Then the next one waits, even if topics are expected."""
+    """True if the last discovery failed. The next one is then delayed even if it is requested."""
 
     def begin(self) -> None:
-        """Schedule the first discovery after that of the set-up."""
+        """Schedule the first discovery of the run. The set-up has discovered the topics already."""
         self._due_after(may_come=bool(self.prepared.problems))
         self._log_vanished_topics()
 
@@ -154,7 +154,7 @@ class Generation:
         """Return True if no request of this or an earlier generation can be pending."""
         run = self.run
         if run.clock.monotonic() < run.foreign_until:
-            return False  # also if the run has no partition
+            return False  # requests of the former generation may arrive
         return not any(partition.waits_s() for partition in run.partitions.values())
 
     def limits(self) -> RiskLimits:
@@ -176,8 +176,9 @@ class Generation:
         successor: FlowSetup | None,
     ) -> None:
         """End the generation after its last lane has ended. May block. Raises TwinlogError if the
-        end could not be written to the state topic. `last_rounds`: the run with `--once` is done.
-        `rests`: keep the membership, or pass it to the successor.
+        end could not be written to the state topic. `last_rounds`: True if a run with `--once` is
+        done, so that some duties run once more. `leads`: False if another process may lead.
+        `rests`: True to keep the membership, or pass it to the successor.
         """
         if self.run.transforms is not None:
             self.run.transforms.stop()

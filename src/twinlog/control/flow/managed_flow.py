@@ -360,12 +360,12 @@ class ManagedFlow:
         self.offer = Offer(process, now)
 
     def withdraw_offer(self) -> None:
-        """Withdraw the offer, because the other process has left."""
+        """Withdraw the offer, because the process to which the flow was offered has left."""
         self.life.take(Step.KEPT)
         self.offer = None
 
     def on_handed_over(self) -> None:
-        """End the run, because now only the other process can lead the flow."""
+        """End the run, because now only the process to which the flow was offered can lead it."""
         self._end_run(Step.HANDED_OVER)
 
     def on_lead_lost(self) -> None:
@@ -379,7 +379,7 @@ class ManagedFlow:
     def replace(self, successor: FlowSetup) -> None:
         """End the run, and continue with the changed configuration."""
         if Step.REMOVED in self.life.why:
-            return  # another flow already has its name
+            return  # it is being removed, and the configuration has a new flow of this name
         self.successor = successor
         self._end_run(Step.REPLACED)
         if self.phase is Phase.WAITING:
@@ -441,7 +441,7 @@ class ManagedFlow:
         self.life.take(Step.CLOSED)
         if before is not Phase.RESTARTING or self.generation is None:
             return
-        # hand on once more, because the configuration has changed again
+        # the configuration has changed again in the meantime, so pass on the membership once more
         if self.successor is not None and self.successor is not heir:
             (heir or self.setup).hand_on(self.successor)
         self.shown.keep_results(self.generation.run)
@@ -467,7 +467,7 @@ class ManagedFlow:
         self.life.take(Step.CUT)
 
     def _follow_successor(self, *, is_handed_on: bool = False) -> None:
-        """Continue with the changed configuration, if there is one and nothing runs."""
+        """Continue with the changed configuration, if there is one. Called while nothing runs."""
         if self.successor is None:
             return
         old, self.setup = self.setup, self.successor
@@ -515,7 +515,7 @@ def _start_thread(job: Callable[[], None]) -> threading.Thread:
 RETRY_S: Final = 0.5
 MAX_SETUP_PAUSE_S: Final = 30.0
 MAX_AWAY_PAUSE_S: Final = 5.0
-"""Maximum seconds between set-ups in an outage. Also then, a standby takes over within 15 s."""
+"""Maximum seconds between set-up attempts in an outage. A standby still takes over within 15 s."""
 
 
 @dataclass(slots=True, kw_only=True)

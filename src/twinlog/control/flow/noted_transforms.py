@@ -45,7 +45,7 @@ def with_noted_transforms(
     try:
         noted = [(row.topics, row.compares) for row in _noted(target, flow)]
         return [_with_refusal(plan, noted, config) for plan in plans]
-    except RegexProblem as problem:  # a row of a release that accepts more expressions
+    except RegexProblem as problem:  # written by a later release, which accepts more expressions
         raise TransformedTopics.corrupt_error(problem) from problem
 
 

@@ -183,7 +183,7 @@ class Life:
         self.phase = phase
         if step in _ENDS_WHAT_WAS_UNDER_WAY:
             for end in _ANYWAY:
-                if end in self.why:  # this step came in the meantime
+                if end in self.why:  # `end` came before `step` was done
                     self.take(end)
         return self.phase
 

@@ -151,7 +151,7 @@ class StatusBuilder:
 
 
 def _without_lag(partition: PartitionSnapshot) -> PartitionSnapshot:
-    """Return the partition without its lag, which is unknown in an outage, unless it is done."""
+    """Unless the partition is done, return it without its lag, which is unknown in an outage."""
     return (
         partition
         if partition.state is PartitionState.DONE

@@ -64,7 +64,7 @@ def partition_snapshot(
         # without records the last record is an hour old, but no record has waited that long.
         begin_ms = max(progress.last_timestamp, partition.at_end_ms or 0)
         waits = begin_ms > 0 and lag > 0
-        # measured at the report, which is up to a second old; without further reports the lag grows
+        # the lag at the last report, up to a second ago; it grows if no more reports arrive
         at_ms = partition.reported_ms if partition.is_fresh else None
         lag_ms = max(0, (at_ms or now_ms) - begin_ms) if waits else 0
     state = partition_state(partition, lag)
@@ -278,7 +278,7 @@ def _waiting(partition: PartitionSnapshot, trouble: Trouble) -> PartitionSnapsho
 def _flow_state(
     flow: FlowRun, partitions: tuple[PartitionSnapshot, ...], *, is_held_up: bool, throttled: bool
 ) -> FlowState:
-    """Return the state of the flow. If several states apply, return the first of them."""
+    """Return the state of the flow. If several states apply, the order of the checks decides."""
     if flow.is_stopping and not is_held_up:
         return FlowState.STOPPED if flow.is_finished else FlowState.STOPPING
     if flow.intents.pause is not None:

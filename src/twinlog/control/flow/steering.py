@@ -28,7 +28,7 @@ READ_EVERY_S: Final = 1.0
 UNLIMITED: Final = 1 << 40
 """Bytes per second that no lane can reach; set when a rate limit ends."""
 PASSING_S: Final = 10.0
-"""Seconds for which the state topic may be unreadable before no new partition starts."""
+"""No new partition starts if the state topic was unreadable for this many seconds."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -120,14 +120,16 @@ class IntentFollower:
         self.duties.set_held(is_held=is_held)
         was_left_out = before.released - intents.released
         if was_left_out or (before.pause is not None and intents.pause is None):
-            self.run.wants_discovery = True  # discover these topics, which were left out so far
+            # discover topics that were left out while they were released or the flow was paused
+            self.run.wants_discovery = True
         if before.limit != intents.limit:
             self._limit(intents.limit)
         self.followed(intents)
 
     def _limit(self, bytes_per_second: int | None) -> None:
-        """Apply a rate limit. A lane has a budget or not from its start on, so lanes are replaced
-        if that has to change. Until then, old lanes with a budget get their shares.
+        """Apply a rate limit. Whether a lane has a budget is fixed at its start, so lanes are
+        replaced if that has to change. Until they are replaced, lanes that have a budget still get
+        their shares.
         """
         pacer = pacer_of(self.config, bytes_per_second)
         if pacer is not None or self.run.pacer is None:

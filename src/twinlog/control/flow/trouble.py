@@ -64,8 +64,8 @@ class FlowTrouble:
     now: Trouble | None = None
     _began: float = 0.0
     _seen_at: float = NEVER
-    """Monotonic time of the problem's last sign. The silence of a source is not included, because
-    no lane has to reach the source again after it.
+    """Monotonic time of the problem's last sign. The silence of a source is no such sign: a lane
+    that kept its connection need not reach the source again.
     """
     _was_away: bool = False
     """True if a cluster has stopped responding since the problem began."""

@@ -70,7 +70,7 @@ def _name(line: Setting) -> str:
 
 def _located(error: ConfigError, key: str, alias: str, properties: ClientProperties) -> ConfigError:
     """Return the error with the file and line of its key. Readers of key files and login modules
-    know only the client's keys; the properties know the file and the line.
+    know only the client's keys; `properties` has the file and the line.
     """
     if key in properties:
         line = properties.origin(key)

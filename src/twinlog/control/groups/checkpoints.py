@@ -42,9 +42,9 @@ QUICK_S: Final = 0.25
 """Minimum seconds between two reads of group offsets if checkpoints are due at least every second.
 """
 WARM_UP_S: Final = 30.0
-"""Seconds after the start with a round every second, as lanes only begin to report progress."""
+"""Seconds after the start in which rounds run every second, as lanes only begin to report."""
 REPORT_S: Final = 5.0
-"""Seconds between two reports of groups without a checkpoint, of which there may be very many."""
+"""Seconds between updates of the report on groups without a checkpoint, which may be long."""
 CHECK_AGAIN_S: Final = 60.0
 """Seconds after which exact offsets are translated again, because the target topic may have been
 deleted and copied again.
@@ -134,7 +134,7 @@ class CheckpointDuty:
                 without_counterpart, views, self._flow.intents()
             )
             self._next_report = began + REPORT_S
-        # up to half a second early, because rounds do not begin exactly on time
+        # up to half a second before the due time, because rounds do not begin exactly on time
         soon = float("inf") if self._is_warming_up else began + 0.5
         if self._config.checkpoints_s is not None and soon >= self._next_write:
             self._write()
@@ -217,7 +217,7 @@ class CheckpointDuty:
             )
             self._written = None
         except TwinlogError:
-            self._written = None  # read again: topic deleted, or last write lost
+            self._written = None  # read it again: it was deleted, or the last write was lost
             raise
 
     def _announce(self, checkpoints: Sequence[Checkpoint]) -> None:
@@ -353,7 +353,7 @@ class ShareGroups:
         """Run one round: read, translate, set offsets. Sends no request if there are no groups."""
         self.skipped = {}
         if not self._names:
-            self._translations.to_set(None)  # ends the first round, so later commits are set
+            self._translations.to_set(None)  # ends the first round: later commits count
             return
         try:
             offsets = fetch_start_offsets(self._source, self._names)

@@ -198,7 +198,7 @@ class TargetOffsets:
         if topic is not None and topic.error == TOPIC_AUTHORIZATION_FAILED and is_asked:
             self._flow.log_once(_hidden_map(self._flow, map_topic))
         if topic is None or topic.error:
-            return  # no flow of Twinlog copied these topics
+            return  # there is no readable map of an opposite flow
         if self._reverse_maps is None:
             self._reverse_maps = MapReader(self._source, map_topic, len(topic.partitions))
         try:

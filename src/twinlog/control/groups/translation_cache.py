@@ -2,11 +2,11 @@
 be set on the target. An offset is translated again only if the commit or the copy changed.
 
 On the way back (topics of the source that were copied from the target), a group's offset is set
-once per commit, and never if the other flow's sync had set that commit. Otherwise two opposite
-flows would undo an operator's reset of a stopped group to earlier offsets on its own cluster: the
-group's offset on the other cluster is not reset, and would count as progress. The checkpoints of
-both flows (`checkpoint_rows`) show which offsets earlier processes have set. If these checkpoints
-are unknown, the first round sets nothing on the way back.
+once per commit, and never if that commit was itself set by the other flow's sync. Otherwise two
+opposite flows would undo an operator's reset of a stopped group to earlier offsets on its own
+cluster: the group's offset on the other cluster is not reset, and would count as progress. The
+checkpoints of both flows (`checkpoint_rows`) show which offsets earlier processes have set. If
+these checkpoints are unknown, the first round sets nothing on the way back.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class TranslatedCommit(NamedTuple):
     """ID of the topic in which the checkpoint's target offset is valid."""
 
     def of(self, group: str) -> TranslatedCommit:
-        """Return the translation of the same commit by this group."""
+        """Return this translation with `group` as the group of its checkpoint."""
         if self.checkpoint is None:
             return self
         return TranslatedCommit(self.committed, replace(self.checkpoint, group=group), *self[2:])
@@ -224,7 +224,8 @@ class TranslationCache:
 
     def mark_applied(self, skipped: Mapping[str, str]) -> None:
         """Note that the offsets returned by `to_set` are set, except those of groups that were
-        skipped. Groups skipped because they are further on the target count as set.
+        skipped. Groups that were skipped because their offset on the target is already higher count
+        as set.
         """
         for name, tp, commit in self._all():
             if commit.checkpoint is None or not commit.is_reverse:

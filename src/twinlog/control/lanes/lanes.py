@@ -59,8 +59,8 @@ class LeaseState(StrEnum):
     """Phase of a lease. A lease warms up while the previous one runs, takes over the partitions of
     the previous one, and retires when the next lease has replaced it.
 
-    If Spark has too few slots for all lanes of both, the lease takes over lane by lane: each ready
-    lane replaces a lane of the previous lease, and the next lane gets the freed slot.
+    If Spark has too few slots for all lanes of both leases, the new one takes over lane by lane:
+    each ready lane replaces a lane of the previous lease, and the next lane gets the freed slot.
     """
 
     WARMING = "WARMING"
@@ -75,10 +75,10 @@ class Lane:
     key: LaneKey
     peer: Peer
     work: Work
-    """The work that the lane gets at its start."""
+    """The settings that the lane gets at its start, for all its partitions."""
     is_ready: bool = False
     range_port: ChannelAddress | None = None
-    """Address at which the lane lends ranges to the application of the transforms."""
+    """Address at which the transforms' application gets ranges of source records from the lane."""
     degraded: Away | None = None
     """Why the lane does not reach a cluster, or None if it reaches both or has not noticed yet."""
     reached_at: float = float("-inf")
@@ -140,7 +140,7 @@ class Lease:
     size: int
     job: Job
     work: Work
-    """The work that the lanes of this lease get at their start."""
+    """The settings that the lanes of this lease get at their start."""
     is_light: bool = False
     """Whether this lease has only one lane, because the flow has little traffic."""
     state: LeaseState = LeaseState.WARMING

@@ -35,18 +35,18 @@ It is not deducted from other topics, because nearly none of a thousand idle top
 """
 
 MOST_CREDIT_S: Final = 0.5
-"""Maximum unused budget that is made up later, in seconds of the limit. It keeps the rate over ten
-seconds within 5 % of the limit.
+"""Maximum unused budget that is made up later, in seconds of copying at the limit. It keeps the
+rate over ten seconds within 5 % of the limit.
 """
 
 MOST_DEBT_S: Final = 2.0
 SETTLED_A_SECOND: Final = 0.3
-"""Fraction of the balance that is settled per second. Reports are up to two seconds old, so a
-larger fraction would oscillate.
+"""Fraction of the unused or exceeded bytes (`Pacer._balance`) that is made up per second. Reports
+are up to two seconds old, so a larger fraction would oscillate.
 """
 
 LEAST_SHARE: Final = 0.1
-"""Smallest share of a flow, as a fraction of its limit. It keeps a flow with debts running."""
+"""Minimum rate of a flow that must make up for exceeded bytes, as a fraction of its limit."""
 
 
 def shares(

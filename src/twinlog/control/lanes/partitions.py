@@ -74,7 +74,7 @@ class RecoveryPoint:
         return max(0, self.end - self.upstream)
 
     def note_end(self, end: int, noted_at: float, upstream: int | None) -> None:
-        """Note the source's log end at this time, when the source was copied to `upstream`."""
+        """Note that at `noted_at` the source's log ended at `end`, and was copied to `upstream`."""
         self.end, self._seen_at = end, noted_at
         if end < (upstream or 0):
             self.invalidate(noted_at)
@@ -183,12 +183,12 @@ class Partition:
     """The plan by which the last lane copied, or None if no lane has copied."""
     failure: Failure | None = None
     held_back: Failure | None = None
-    """Set while an open transaction at the source keeps its consumers from progressing. The lane
-    still copies.
+    """The transaction of the source that has been open for too long and holds the copy back, or
+    None. The lane continues.
     """
     progress: PartitionProgress | None = None
     since: StateSince = field(default_factory=StateSince)
-    """The time since when the partition has its current state."""
+    """The partition's last state, and when it began."""
     recovery: RecoveryPoint = field(default_factory=RecoveryPoint)
     keeping: RetentionOutlook = field(default_factory=RetentionOutlook)
     asked_end: int | None = None
@@ -203,7 +203,7 @@ class Partition:
     age: TimingWindow = field(default_factory=TimingWindow)
     latency: TimingWindow = field(default_factory=TimingWindow)
     spread: SpreadWindow = field(default_factory=SpreadWindow)
-    """One window for the whole flow, shared by all its partitions."""
+    """Latencies of the flow's batches: one window that all partitions of the flow share."""
     acked_ordinal: int = -1
     acked_epoch: int = -1
     begun: tuple[TopicId, TopicId] | None = None
@@ -275,8 +275,8 @@ class Partition:
 
     @property
     def has_written(self) -> bool:
-        """Return True if a lane of this process wrote records between the current topics. The map
-        must then have a row of this partition.
+        """Return True if a lane of this process wrote records from the current source topic to the
+        current target topic. The map must then have a row of this partition.
         """
         return self._was_begun and self.acked_ordinal > 0
 
@@ -429,7 +429,7 @@ class Partition:
         )
 
     def _log_lost(self, ranges: Iterable[tuple[int, int]]) -> Iterator[str]:
-        """Log each range once, because a start that fails early finds the range again."""
+        """Log each range of deleted records once: a start that fails early finds it again later."""
         for span in ranges:
             if span not in self._logged_lost:
                 self._logged_lost.add(span)
@@ -483,7 +483,9 @@ class Partition:
         )
 
     def on_lane_lost(self) -> None:
-        """Note that the lane is lost. A wanted partition then starts cold in another lane."""
+        """Note that the lane is lost. If the partition is wanted, the next lane searches its
+        position.
+        """
         self.leave_lane(Placement.PENDING if self.is_wanted else Placement.RELEASED)
         self.handed, self.retry_at = None, 0.0
 

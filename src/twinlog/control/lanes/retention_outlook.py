@@ -65,8 +65,8 @@ class RetentionOutlook:
         return self._seen[-1].at - self._seen[0].at if self._seen else 0.0
 
     def is_known(self, retention_ms: int | None) -> bool:
-        """Return True if enough is known that an infinite `left_s` means that no deletion is
-        expected. `retention_ms` None: the topic has no time limit.
+        """Return True if an infinite `left_s` means that no deletion is expected, not that too
+        little is known. `retention_ms` None: the topic has no time limit.
         """
         return self._window_s >= LEAST_S and (retention_ms is None or self._copied_ms is not None)
 

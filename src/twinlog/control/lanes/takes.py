@@ -148,7 +148,8 @@ def may_begin(partitions: Iterable[Partition], maps: Maps, flow: str) -> list[Pa
     """Return the partitions that have a row, or whose plan permits a start without a row. Other
     partitions fail with the plan's reason.
 
-    A row proves that the copy is this flow's, even if an older plan does not permit a start.
+    A row proves that the copy is this flow's, even if the plan was made before the row and does not
+    permit a start.
     """
     rows = {key[:3] for key, known in maps.items() if known.runs}
     out = []
@@ -210,8 +211,8 @@ def transformed_as_before(
 def partitioned_as_before(
     partitions: Iterable[Partition], maps: Maps, flow: str
 ) -> list[Partition]:
-    """Return the partitions whose topic is partitioned as when its copy began. Other partitions
-    fail.
+    """Return the partitions whose topic is still partitioned as it was when its copy began. Other
+    partitions fail.
 
     If the number of target partitions changed, most keys would go to another partition. Records of
     one key would be in two partitions, and it would be unknown which of them were copied.
@@ -257,8 +258,8 @@ def _fan(plan: PartitionPlan, maps: Maps) -> Fan:
 
 
 def _from_mark(partition_map: PartitionMap) -> tuple[Run, ...]:
-    """Return the runs in which the end of the branch's copy can be: the runs from its mark on,
-    because the copy has reached the mark. The first run is always included.
+    """Return the runs in which the end of the branch's copy can be: the runs from the map's mark
+    on, because a mark is a point that the copy has reached. The first run is always included.
     """
     if partition_map.mark is None:
         return tuple(partition_map.runs)
@@ -268,8 +269,8 @@ def _from_mark(partition_map: PartitionMap) -> tuple[Run, ...]:
 
 def _latest_start(plan: PartitionPlan, maps: Maps) -> int:
     """Return the source offset at which an earlier copy of this topic to another target topic
-    began, or -1 if there is none. `latest` keeps this meaning, so that a re-created target loses
-    nothing.
+    began, or -1 if there is none. The new copy begins there, too, even if the start is `latest`, so
+    that a re-created target lacks no record of the earlier one.
     """
     before = [
         partition_map
@@ -293,9 +294,9 @@ def _latest_start(plan: PartitionPlan, maps: Maps) -> int:
 
 
 def _group_start(plan: PartitionPlan, maps: Maps) -> int:
-    """Return the offset that the flow's group has committed, or -1 if there is none or it may be of
-    another topic: Kafka stores offsets by topic name. If an earlier topic of this name was copied,
-    the offset may be this flow's position in it, committed just after the topic was re-created.
+    """Return the offset that the flow's group has committed, or -1 if there is none, or if an
+    earlier topic of this name was copied. Kafka stores offsets by topic name, so the offset may be
+    this flow's position in the earlier topic, committed just after the topic was re-created.
     """
     is_known = any(
         known.topic == plan.source.topic and key.source_topic_id != plan.source_topic_id

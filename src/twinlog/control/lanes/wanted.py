@@ -21,8 +21,8 @@ def replan(
 ) -> list[Partition]:
     """Apply plans and intents. Return the partitions that must leave their lanes, if any.
 
-    A paused partition starts cold when it is resumed, because the position at which its lane
-    stopped may not be valid any more.
+    When a paused partition is resumed, its lane searches the position in both logs, because the
+    position at which the former lane stopped may not be valid any more.
     """
     leaving: list[Partition] = []
     released = intents.released
@@ -64,8 +64,8 @@ def mark_unwanted(partition: Partition) -> None:
 def see_source(
     partitions: Iterable[Partition], topics: Container[str], released: Container[str]
 ) -> dict[str, str]:
-    """Note which topics the source lists. Return the copied topics that are missing since this
-    discovery, with their remote topics.
+    """Note which topics the source lists. Return the copied topics that are missing for the first
+    time, with their remote topics.
     """
     vanished: dict[str, str] = {}
     for partition in partitions:

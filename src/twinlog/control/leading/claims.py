@@ -123,7 +123,7 @@ class FlowClaims:
 
     @contextmanager
     def setting_up(self, claim: Claim) -> Iterator[None]:
-        """Note the claim if its set-up fails: as lanes start only after it, no lane has run."""
+        """If the set-up in this block fails, store the claim in `idle`, because no lane has run."""
         try:
             yield
         except TwinlogError:
@@ -171,7 +171,8 @@ class FlowClaims:
         write any more.
 
         `fresh_id`: use a new producer ID. `seen`: the history before the checks. Raises
-        SetupWaiting if another generation was claimed since, because its copies were not checked.
+        SetupWaiting if another generation was claimed since then, because its copies were not
+        checked.
         """
         source_id, target_id = ids
         # read the map before the claims, so that every generation in it was already claimed

@@ -78,7 +78,7 @@ def join_election(
 
 
 def wait_to_lead(membership: Membership, config: FlowConfig, *, once: bool) -> None:
-    """Return when this process leads. Otherwise raise the reason; on SetupWaiting, try again."""
+    """Return when this process leads. Otherwise raise the reason. Call again after SetupWaiting."""
     membership.wait_for(_has_news, within_s=ONCE_WAITS_S if once else STANDBY_CHECKS_S)
     state = membership.state
     if state.role is MemberRole.LEADING:
@@ -87,7 +87,7 @@ def wait_to_lead(membership: Membership, config: FlowConfig, *, once: bool) -> N
         raise StandingBy("standing by: this process has left the flow's group")
     if state.problem is not None and not state.leader:
         raise state.problem  # the problem keeps this process out of the group
-    if not state.leader:  # while a dead member's session lasts, or the coordinator is busy
+    if not state.leader:  # a dead member's session still lasts, or the coordinator is busy
         raise LeaderUnknown(
             f"standing by: which process leads this flow is unknown: {config.flow.target} "
             "has not responded with the members of its group"

@@ -3,7 +3,7 @@ partitions, sets configs, or copies records to them.
 
 A lane checks only one partition, when its copy starts. But a whole topic belongs to one owner. If a
 partition has records of another client, and neither the state topic nor the offset map has a row of
-the topic, no records must be copied to its empty partitions either.
+the topic, no records must be copied to the topic's empty partitions either.
 """
 
 from __future__ import annotations

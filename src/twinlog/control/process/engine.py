@@ -249,7 +249,7 @@ class SparkEngine:
 
     def why_waiting(self) -> TwinlogError | None:
         """Return the error that flows without lanes show, or None if there are executors, or if
-        they are not late. Thread-safe.
+        they are not overdue yet. Thread-safe.
         """
         if is_local(self._master) or self._waited_s < WAITING_AFTER_S:
             return None

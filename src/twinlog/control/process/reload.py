@@ -28,7 +28,7 @@ from twinlog.threads import RepeatedJob
 log = logging.getLogger(__name__)
 
 POLL_S: Final = 1.0
-"""Seconds after which a reload that enables the watch takes effect."""
+"""Seconds between checks whether a reload has enabled the file watch, while it is disabled."""
 NOT_RELOADED: Final = "the configuration was not reloaded, everything stays as it is"
 
 
@@ -62,7 +62,7 @@ class Reloader:
 
     @property
     def interval_s(self) -> int:
-        """Return the seconds between two comparisons of the files, or 0 if there are none."""
+        """Return the seconds between two comparisons of the files, or 0 if no flow wants any."""
         asked = [flow.reload_interval_seconds for flow in self._config.flows]
         return min((seconds for seconds in asked if seconds > 0), default=0)
 

@@ -50,7 +50,7 @@ log = logging.getLogger(__name__)
 
 SETTLE_S: Final = 30.0
 SOON_S: Final = 3.0
-"""Settle time of a young process in seconds: more than it takes to announce what it leads."""
+"""Seconds that a difference must last for a young process: more than an announcement takes."""
 
 YOUNG_S: Final = 60.0
 """Age in seconds up to which a process is young. Within this time Spark has started even on a slow
@@ -59,14 +59,14 @@ machine, so that the process can lead a flow.
 
 TURN_S: Final = 0.5
 ANNOUNCE_AFTER: Final = 0.1
-"""Fraction of the settle time for which the number of led flows must be stable before it is
-announced, because each announcement causes a rebalance.
+"""Fraction of `_settle_s` for which the number of led flows must be stable before it is announced,
+because each announcement causes a rebalance.
 """
 
 OTHERS_LEAVE_WITHIN_S: Final = 8.0
 AT_ONCE: Final = 4
 ARRIVES_WITHIN: Final = 10
-"""Number of settle times within which a process announces a flow that was handed over to it."""
+"""Multiple of `_settle_s` within which a process announces a flow that was handed over to it."""
 
 EVEN: Final = 2
 """Smallest difference that is balanced. At a difference of one, a move would only reverse it."""
@@ -74,7 +74,7 @@ EVEN: Final = 2
 
 @dataclass(slots=True)
 class _Fewer:
-    """A process that leads fewer flows, and those flows of this process for which it stands by."""
+    """A process that leads fewer flows, and this process's flows that it could take over."""
 
     leads: int
     who: str

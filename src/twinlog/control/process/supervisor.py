@@ -200,7 +200,7 @@ class Supervisor:
     def _leave_groups(self) -> None:
         left = [flow.setup for flow in self.flows if flow.phase is Phase.LEFT]
         leaving = [leave(setup) for setup in left]
-        until = self.clock.monotonic() + LEAVE_WITHIN_S  # one time limit for all of them
+        until = self.clock.monotonic() + LEAVE_WITHIN_S  # for all threads
         for thread in leaving:
             thread.join(max(0.0, until - self.clock.monotonic()))
         self._failed.join(max(0.0, until - self.clock.monotonic()))
@@ -430,8 +430,8 @@ class Calls(Generic[E]):
         THREADS.run("twinlog-job", work)
 
     def handle_queued(self, within_s: float, least_s: float = 0.0) -> None:
-        """Handle all queued calls, waiting at most `within_s` for the first one. Handle further
-        calls as they arrive until `least_s` has passed.
+        """Handle all queued calls, waiting at most `within_s` for the first one. Until `least_s`
+        has passed, also handle calls that arrive later.
         """
         began = time.monotonic()
         while True:

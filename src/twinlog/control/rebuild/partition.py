@@ -46,7 +46,9 @@ from twinlog.wire.records import Record
 HEAD: Final = 20_000
 """Number of records at the target's start that are searched for in the source."""
 SEARCHED_FROM_BEGINNING: Final = 1 << 20
-"""Number of target ordinals in which the source's first record is searched without another pass."""
+"""Number of target ordinals in which the source's first record is searched while both logs are
+followed. If the target has more, it is searched like any other record (`_from_first_is_near`).
+"""
 MAX_BEGINNINGS: Final = 1_000
 
 OnStep = Callable[[str, int, int], None]
@@ -173,7 +175,8 @@ class Rebuild:
 
     def _beginnings(self, head: list[NumberedRecord], *, from_first: bool) -> _Beginnings:
         """Return every pair of equal records at which the copy may have begun. Before the source
-        record there must be room for the target records that precede the pair.
+        record, at least as many offsets must be without a record as target records precede the
+        pair.
         """
         out = _Beginnings()
         first = head[0].ordinal
@@ -184,7 +187,7 @@ class Rebuild:
         for number, slot in enumerate(self._source_records(self._source.start)):
             if slot.number == ABSENT or (not number and from_first):
                 continue
-            # before the first record there is also room in the offsets that retention deleted
+            # offsets before the first record, deleted by retention, count as without a record
             room = slot.holes + (0 if number else self._source.start)
             for ordinal in ordinals.get(slot.number, ()):
                 if ordinal - first <= room:

@@ -113,7 +113,7 @@ class IdleWatch:
     _asked: set[TopicPartition] = field(default_factory=set)
 
     def poll(self, background: InBackground) -> None:
-        """Query the next partitions without a lane and a known position, if a query is due."""
+        """Query the next partitions without a lane and without a known position, if it is due."""
         now = self.run.clock.monotonic()
         if self._next_ask is None:
             self._next_ask = now + FIRST_S

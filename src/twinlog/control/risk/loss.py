@@ -25,7 +25,7 @@ NOT_AT_RISK: Final = (
     *(PartitionState.DONE, PartitionState.TAKEN_OVER),
 )
 UNSEEN_MS: Final = 30_000
-"""Milliseconds without an answer after which the source may have records that are not known."""
+"""If the source has not answered for this many milliseconds, it may have unknown records."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +79,7 @@ def _is_mirrored(partition: Partition) -> bool:
 
 
 def _in_doubt_ms(partition: Partition) -> int | None:
-    """Return for how many ms the source has differed from the one that was copied, else None."""
+    """Return how many ms ago the source began to differ from the copied one, or None."""
     failure, since = partition.failure, partition.recovery.doubtful_since
     if failure is not None and has(failure.code, Trait.ANOTHER_SOURCE):
         return max(0, partition.clock.wall_ms() - failure.since_ms)
@@ -173,8 +173,8 @@ less than this share of the topic's retention.
 """
 
 NEAR_S: Final = 3600.0
-"""The limit instead of NEAR, in seconds, for topics whose retention.ms is unlimited or unknown. The
-log start moves there because of the log's size.
+"""If retention.ms is unlimited or unknown, this time in seconds replaces the share NEAR. The log
+start of such a topic moves because of the log's size.
 """
 
 

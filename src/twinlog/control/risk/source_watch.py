@@ -219,8 +219,8 @@ HEARD_S: Final = 0.5
 sent once a second, so that usually no liveness request is needed.
 """
 LATELY_S: Final = 4.0
-"""Seconds after a liveness request when the lanes' positions are noted. Lanes report once a second,
-so positions that increase later show records received after the request.
+"""Seconds from a liveness request until the lanes' positions are noted. Lanes report once a second,
+so if positions increase after that, records were received after the request.
 """
 
 
@@ -273,7 +273,7 @@ class SourceLiveness:
 
 OPEN_TRANSACTION: Final = "OPEN_TRANSACTION"
 ASK_AFTER_S: float = 60.0
-"""Seconds before a partition's open transactions are queried, because most are much shorter."""
+"""Seconds for which a partition must be held back before its open transactions are queried."""
 HELD_BACK_EVERY_S: Final = 60.0
 USUAL_LIMIT_S: Final = 900.0
 """Assumed limit if brokers report none: Kafka's default of transaction.max.timeout.ms."""

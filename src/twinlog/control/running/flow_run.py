@@ -86,7 +86,7 @@ class FlowRun(RunState):
             untransformed=untransformed, clock=clock,
         )  # fmt: skip
         self.lost_topics_at: float | None = None
-        """Monotonic time at which a topic was last missing in a discovery: deleted, or hidden."""
+        """Monotonic time at which a discovery last missed a topic (deleted, or hidden)."""
         self.finished_at: float | None = None
         self._leases = RunLeases(
             self,
@@ -258,7 +258,7 @@ class LaneReports:
         if partition is not None:
             self._run.errors.update(partition.on_progress(progress))
             if self._run.once and partition.learns_end(progress):
-                self._run.release([partition])  # given to a lane again, with the end now known
+                self._run.release([partition])  # so that a lane gets it again, with its end
 
     def _degraded(self, lane: Lane, report: Progress) -> None:
         """Store on a lane and its partitions whether the lane reaches both clusters, or why not."""

@@ -2,9 +2,9 @@
 
 The application starts and ends with the generation. Partitions with transforms start only while the
 application runs; other partitions of the flow do not wait for it. If the application ends by
-itself, it is started again, after a pause that grows until an application answers a range. A lane
-stores the ranges without an answer, and offers them to the next application. If a range gets no
-answer, the application is ended as well (`on_unanswered`).
+itself, it is started again, after a pause that grows until an application answers a range of
+records. A lane stores the ranges without an answer, and offers them to the next application. If a
+range gets no answer, the application is ended as well (`on_unanswered`).
 
 The driver does not wait for the application to start, because its Spark needs about ten seconds,
 and the user's modules can run any code when they are imported.
@@ -40,8 +40,8 @@ MOST_PAUSE_S: Final = 60.0
 READY_WITHIN_S: Final = 300.0
 """Seconds in which the application must be ready. A start takes 10 s, on a busy machine 60 s."""
 RESTARTED_AFTER_S: Final = 120.0
-"""Seconds within which an application is not ended although a range has no answer, because lanes
-may have waited for the previous application.
+"""Seconds after its start in which an application is not ended although a range has no answer,
+because lanes may have waited for the previous application.
 """
 ENDED: Final = "its process has ended (see its last lines in the log)"
 
@@ -85,7 +85,7 @@ class FlowTransforms:
         wanted = frozenset(ports)
         if self.is_ready and self._application is not None and wanted != self._ports:
             self._ports = wanted
-            # the application has ended, which its thread reports
+            # ignore that the application has ended, because its thread reports the end
             with suppress(OSError, ValueError):
                 self._application.connect(RangePorts(ports=tuple(wanted)))
 
@@ -94,8 +94,8 @@ class FlowTransforms:
         return not self.is_ready and self._clock.monotonic() - self._began > READY_WITHIN_S
 
     def on_unanswered(self, why: str) -> None:
-        """End the application because a range has no answer, unless it is new. It starts again
-        later.
+        """End the application because a range has no answer, unless the application is new. It is
+        started again later.
         """
         is_new = self._clock.monotonic() - self._began < RESTARTED_AFTER_S
         if self._application is not None and self.is_ready and not is_new:

@@ -46,7 +46,7 @@ used: over a slow link, lanes take little CPU, but each has connections of its o
 
 LIGHT_FOR_S: Final = 10.0
 MOST_DOUBLINGS: Final = 5
-"""Maximum doublings of LIGHT_FOR_S, so that traffic must be light for at most 320 s."""
+"""Maximum doublings of LIGHT_FOR_S, so that 320 s of light traffic always suffice."""
 
 
 @dataclass(slots=True)
@@ -69,7 +69,7 @@ class LaneUse:
         rate = (run.received_bytes - self._bytes) / passed_s
         self._looked_at, self._cpu_ms, self._bytes = now, run.lane_cpu_ms, run.received_bytes
         if run.once or run.intents.pause is not None:
-            run.uses_one_lane, self._light_since = False, None  # all lanes, as a backlog follows
+            run.uses_one_lane, self._light_since = False, None  # a backlog needs all lanes
         elif any(lease.lanes for lease in run.leases if lease is not run.current):
             self._light_since = None  # wait while partitions move between leases
         elif run.uses_one_lane:

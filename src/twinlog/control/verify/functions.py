@@ -59,7 +59,7 @@ class FlowFunctions:
         threading.Thread(target=self._listen, name="twinlog-functions", daemon=True).start()
 
     def offer(self, tp: TopicPartition, stretch: Stretch) -> None:
-        """Submit the records of a stretch to the transforms, and set `stretch.number`."""
+        """Submit a stretch of the partition's source records to the transforms, and number it."""
         stretch.number = next(self._numbers)
         lent = SourceRange(
             number=stretch.number,

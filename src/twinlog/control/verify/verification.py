@@ -5,8 +5,8 @@ The queries are made in this order, so that a running mirror does not cause fals
 1. Committed offsets of groups on the target (`groups`).
 2. Log ends of the source and of the target, the offset map, and the state topic
    (`survey.picture`).
-3. Log ends of the target again. A record is on the target before a mark in the map says so.
-   If a mark is beyond even these ends, the target has lost records.
+3. Log ends of the target again. A mark in the map (a point that the copy has reached) is written
+   after the records before it. So if a mark is beyond even these ends, the target has lost records.
 4. Log ends of the source again. Offsets in the map that are beyond these ends were never records of
    the source.
 5. Both logs of each partition, several partitions at a time.
@@ -330,7 +330,7 @@ class _Flow:
     def _verify_transformed(
         self, clusters: ClusterPair, tasks: list[VerifyTask], step: Callable[[WalkProgress], None]
     ) -> list[PartitionResult]:
-        """Compare transformed partitions in this process. The functions run in another one."""
+        """Compare transformed partitions in this process. The functions run in another process."""
         if not tasks:
             return []
         try:

@@ -46,9 +46,10 @@ from twinlog.survey.verify import (
 
 
 class WalkProgress:
-    """Progress of walks in target offsets. A walk compares one partition or section. The progress
-    never decreases, and is complete when all walks have ended, even if one was restarted, read less
-    than planned, or failed. Only one thread at a time may update it, but any thread may read it.
+    """Progress of walks, counted in target offsets. A walk compares one partition or section. The
+    progress never decreases, and is complete when all walks have ended, even if one was restarted,
+    read less than planned, or failed. Only one thread at a time may update it, but any thread may
+    read it.
     """
 
     def __init__(self, tasks: Sequence[VerifyTask], *, is_again: bool = False) -> None:
@@ -72,7 +73,7 @@ class WalkProgress:
 
 
 def extent(task: VerifyTask) -> int:
-    """Return how many target offsets a walk will compare, by the log bounds queried before."""
+    """Return how many target offsets a walk will compare, by the log bounds in its task."""
     runs, reach = task.written.runs, task.written.reach
     if not runs:
         return 0
@@ -212,8 +213,8 @@ def workers(options: SparkOptions) -> Iterator[VerifyWorkers]:
 
 
 class Tasks:
-    """Compares partitions in two Spark jobs. The first has a task per section. The second compares
-    adjacent sections with differences again, joined.
+    """Compares partitions in two Spark jobs. The first has a task per section. The second joins
+    adjacent sections with differences and compares them again.
     """
 
     def __init__(self) -> None:

@@ -36,7 +36,7 @@ from twinlog.shown import ShownFormatter, without_secrets
 
 KEPT: Final = 300
 KEPT_OF_OTHERS: Final = 2000
-"""Maximum number of events of other processes. A first read may bring a row of each flow."""
+"""Maximum number of stored events of other processes. The first read may add a row per flow."""
 OLD_FILES: Final = 3
 """Number of files of ended processes that are kept per configuration."""
 
@@ -65,7 +65,7 @@ class Event(Struct, frozen=True, kw_only=True):
     person: str = ""
     """The user whose command caused the event, if any."""
     is_published: bool = False
-    """Whether other hosts get the event: it is of this process, about a flow, and unusual."""
+    """True if other hosts get the event: an unusual event of this process about a flow."""
 
     @property
     def at_ms(self) -> int:
@@ -91,11 +91,11 @@ class EventLog(logging.Handler):
         self._heard: deque[Event] = deque(maxlen=KEPT_OF_OTHERS)
         """Events of other processes, numbered in order of arrival."""
         self._heard_up_to: dict[tuple[str, str, str], int] = {}
-        """Number of the newest event, by process, run and flow."""
+        """Number of the newest event that was added, by process, run and flow."""
         self._is_changed = False
         self._number = 0
         self._host, self._pid = socket.gethostname(), os.getpid()
-        # A random ID of this run, because host, pid and start time may be those of another one: a
+        # A random ID of this run, because host, pid and start time may be those of another run: a
         # restarted container has the host and pid of its predecessor, containers on the host's
         # network share the host name, and the clock may be wrong.
         self._run = secrets.token_hex(8)

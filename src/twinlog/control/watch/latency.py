@@ -30,7 +30,7 @@ SAMPLES: Final = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimingView:
-    """Times in ms. `last_ms` is the last known time; without recent batches, the rest is None."""
+    """Times in ms. `last_ms` is always known. Without recent batches, all other times are None."""
 
     last_ms: int
     least_ms: int | None

@@ -133,8 +133,8 @@ class BusyTopics:
         """Bytes of every topic at the last update."""
 
     def update(self, now_ms: int, flows: Iterable[FlowSnapshot]) -> None:
-        """Add a row of each topic in the history. A topic replaces a topic of the history if it had
-        more traffic since the last update than that topic in its whole hour.
+        """Add a row for each topic in the history. A new topic replaces one in the history if it
+        had more traffic since the last update than the replaced one in its whole hour.
         """
         totals = {
             (flow.flow, topic): total
@@ -192,7 +192,7 @@ def _traffic(rows: Sequence[int]) -> int:
 
 
 SILENT_AFTER_S: Final = 15.0
-"""Seconds without a report, due every second, after which the supervisor counts as hanging."""
+"""The supervisor counts as hanging if its report, due every second, is missing for this long."""
 
 STARTS_WITHIN_S: Final = 60.0
 """Seconds within which the supervisor must report for the first time."""
@@ -274,7 +274,7 @@ class Monitor:
 
     @property
     def silent_s(self) -> float | None:
-        """Return the seconds since the supervisor was last alive, or None within the limit."""
+        """Return the seconds since the supervisor was last alive, or None if below the limit."""
         turned_at = self._turned_at
         since, limit = (
             (self._began, STARTS_WITHIN_S) if turned_at is None else (turned_at, SILENT_AFTER_S)

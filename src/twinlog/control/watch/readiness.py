@@ -4,7 +4,7 @@ last minute.
 Readiness measures progress, not state: a RUNNING flow whose copy has stopped is not ready, and a
 DEGRADED flow that still copies is ready. The minute covers pauses without a reported cause, such as
 a search for the log end, the begin of a lease or a take-over. A flow that reports an unreachable
-cluster, or has failed, has a known cause and is given only a few seconds.
+cluster, or has failed, has a known cause, so its time limit is only a few seconds.
 
 A flow is ready in these cases:
 
@@ -32,9 +32,9 @@ from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
 
 WITHIN_S: Final = 60.0
 OUTAGE_WITHIN_S: Final = 10.0
-"""Seconds without progress after which a flow that has failed or reports an unreachable cluster is
-not ready. A single dead broker of several is not an outage: its partitions get another leader
-within 9 s (Kafka's broker.session.timeout.ms).
+"""A flow that has failed or reports an unreachable cluster is not ready after this many seconds
+without progress. A single dead broker of several is not an outage: its partitions get another
+leader within 9 s (Kafka's broker.session.timeout.ms).
 """
 AT_END: Final = NOT_MIRRORED | {
     PartitionState.AT_END,

@@ -71,7 +71,7 @@ class ServiceNotifier:
             self._status = status
             lines.append(
                 f"STATUS={shown(status)}"
-            )  # systemd would parse a further line as a command
+            )  # systemd would parse a second line as a command
         self._send_turn(lines)
 
     def on_turn(self) -> None:

@@ -40,7 +40,7 @@ class StateSince:
 
 @dataclass(slots=True)
 class FlowSince:
-    """When a flow's states began (wall clock), over all its runs and between them."""
+    """When a flow's current states began (wall clock), also before its current run."""
 
     flow: StateSince = dataclasses.field(default_factory=StateSince)
     _topics: dict[str, StateSince] = dataclasses.field(default_factory=dict)
@@ -63,7 +63,7 @@ class PartitionStatus(Struct, frozen=True, kw_only=True):
     target_topic: str = ""
     state: PartitionState
     lag: int | None = None
-    """Number of waiting records."""
+    """Number of source records that wait for their copy."""
     lag_ms: Bounded | None = None
     """While records wait: the age of the last copied record, or the time since no record waited,
     whichever is less. 0 without lag.
@@ -73,7 +73,7 @@ class PartitionStatus(Struct, frozen=True, kw_only=True):
     code: str = ""
     message: str = ""
     since_ms: Bounded = 0
-    """Time at which the partition's problem (else its state) began; 0 if unknown."""
+    """Time at which the partition's problem began, or its state without one; 0 if unknown."""
     loss_records: int | None = None
     """Number of source offsets that are not on the target, including those in open transactions."""
     loss_ms: Bounded | None = None
@@ -93,7 +93,7 @@ class PartitionStatus(Struct, frozen=True, kw_only=True):
     batches: int = 0
     """Number of batches that the current lane has read and not skipped."""
     recoded: int = 0
-    """Number of these batches that were decoded, or compressed with another codec."""
+    """Number of `batches` that were decoded, or compressed with another codec."""
     poison: Poison | None = None
     """The record that blocks the partition, if it is known exactly and can be skipped."""
     upstream: int | None = None
@@ -162,7 +162,7 @@ class FlowStatus(Struct, frozen=True, kw_only=True):
     code: str = ""
     """Code of the error that ended the flow, or keeps it from starting."""
     next_try_ms: Bounded = 0
-    """Time of the next attempt; 0 if one is in progress, or if the lanes retry."""
+    """Time of the next set-up attempt; 0 if one is in progress, or if the lanes retry."""
     errors: Mapping[str, int] = field(default_factory=dict)
     """Number of occurrences of each code in this process."""
     skipped_groups: Mapping[str, str] = field(default_factory=dict)

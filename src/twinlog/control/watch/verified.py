@@ -29,7 +29,7 @@ class Verified:
     bytes: int = 0
     """Bytes of the target's batches that were read."""
     cpu_ms: int = 0
-    """CPU time used."""
+    """CPU time of the verification in ms."""
     differences: int = 0
     """Number of ranges that differ; `twinlog verify` shows all current differences."""
     first_differences: tuple[str, ...] = ()

@@ -4,7 +4,7 @@ uvicorn has no deadline for a request that arrives byte by byte. Each connection
 registered in `OpenRequests` when it is opened, and closed when a deadline passes, whatever its
 state. With TLS, it is registered before the handshake, because asyncio's server reports a
 connection only after the handshake, and any number of connections could wait in it. A request whose
-response is cached (`Repeats`) is not parsed by h11, whose state then lacks it.
+response is cached (`Repeats`) is not parsed by h11, so h11's state does not include that request.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Repeats:
         if len(request) > LONGEST_REPEAT:
             return
         if len(self._by_request) >= REPEATS_AT_MOST:
-            self._by_request.clear()  # all expire within a second anyway
+            self._by_request.clear()  # drop all, because each expires within a second
         self._by_request[request] = repeat
 
 
@@ -118,8 +118,8 @@ class CountedConnection(H11Protocol):
             self._answer_again(self._held, again)
             return
         else:
-            # clients that do not read their responses get here as well, and uvicorn then reads no
-            # further request of them
+            # also reached if a client does not read its responses: uvicorn then reads no more of
+            # its requests
             self._whole = data
             self._held.on_begun()
         if not self.transport.is_closing():

@@ -34,7 +34,7 @@ class Content:
     """One response body. Its ETag and compressed form are computed when first needed."""
 
     def __init__(self, content_type: str, body: bytes, headers: Headers | None = None) -> None:
-        """`headers`: headers in addition to those of all contents."""
+        """`headers`: headers in addition to those that every response has."""
         self.body = body
         self._headers = [
             *(headers or ()),

@@ -347,7 +347,7 @@ async def _body(scope: Scope, receive: Receive) -> bytes | None:
 
 
 class _Replay:
-    """Returns a body that was already read, then further messages."""
+    """ASGI's `receive` for a request whose body was already read."""
 
     def __init__(self, body: bytes, receive: Receive) -> None:
         self._body: bytes | None = body

@@ -173,7 +173,7 @@ class WebServer:
                 return await super().on_tick(counter)
 
         self._server = server = Server(config)
-        if not self._stop.is_set():  # otherwise it was closed while it was loaded
+        if not self._stop.is_set():  # else `close` was called during loading
             server.run(sockets=[bound])
 
 
@@ -196,7 +196,7 @@ def _bound(address: Address, rest_config: RestConfig) -> tuple[socket.socket, bo
         try:
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             bound.bind(where)
-            bound.listen(BACKLOG)  # clients that connect earlier wait for the event loop
+            bound.listen(BACKLOG)  # clients wait until the event loop starts
         except OSError:
             bound.close()
             raise

@@ -94,7 +94,7 @@ class PartitionRates:
         samples = self._samples.get((flow, partition.topic, partition.partition))
         if samples is None:
             return Rate()
-        first = samples[0]  # never empty
+        first = samples[0]  # samples are never empty
         if now <= first.at:
             return Rate()
         # counts restart if the flow has lost the leadership, so differences may be negative
@@ -109,8 +109,8 @@ class FlowTotals:
     """Totals of the records and bytes that each flow has copied. A total never falls.
 
     The sum of the partitions' current counts would fall when a partition leaves, or while the flow
-    has no run. Prometheus regards a falling counter as restarted
-    from 0, and would count everything that the other partitions have copied once more.
+    has no run. Prometheus regards a falling counter as restarted from 0, and would count everything
+    that the remaining partitions have copied once more.
     """
 
     def __init__(self) -> None:

@@ -226,7 +226,7 @@ TAKES_S: Final = 10.0
 _STREAM_HEADERS: Final = [
     (b"content-type", b"text/event-stream"),
     NO_STORE,
-    (b"connection", b"close"),  # closed after this, as it has no deadline any more
+    (b"connection", b"close"),  # because the connection has no deadline any more
 ]
 
 

@@ -97,7 +97,7 @@ class Leaders:
             del self._targets[gone]
         names = {str(flow.flow) for flow in flows}
         self._heard = {flow: report for flow, report in self._heard.items() if flow in names}
-        for _ in range(2):  # a read that began before a change is repeated
+        for _ in range(2):  # a read that began before this process wrote a command is repeated
             old = [
                 self._target_to_read(alias, of_target)
                 for alias, of_target in by_target.items()

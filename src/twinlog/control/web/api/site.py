@@ -30,7 +30,7 @@ longer if the queries would otherwise exceed SHARE_OF_TIME.
 SHARE_OF_TIME: Final = 0.05
 """Maximum share of a core for repeated queries of a flow's partitions."""
 WAITED_S: Final = 0.5
-"""Seconds to wait for newer partitions if older ones are available."""
+"""Seconds to wait for the result of a query if an earlier result is available."""
 OLDEST_S: Final = 120.0
 """Maximum age of shown partitions in seconds, unless OLDEST_PAUSES pauses are longer."""
 OLDEST_PAUSES: Final = 2
