@@ -59,8 +59,8 @@ class ChannelClient:
         If the hello is not admitted, the first `receive` raises Disconnected, because the driver
         just closes the connection.
         """
-        # the driver counts silence from the arrival of the hello, so the lane must count from an
-        # earlier time
+        # the driver counts silence from the arrival of the hello, so the lane counts from before it
+        # connects
         started = boot_clock()
         frames = FrameSocket(_dial(address, timeout))
         try:

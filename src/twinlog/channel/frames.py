@@ -7,11 +7,11 @@ r"""The bytes of the channel: frames, the opening hello, and the driver's addres
     PING       8 bytes from the lane: its own clock; the driver answers PONG with the same bytes
 
 **Silence.** When the driver gives up a silent lane, it gives the lane's partitions to another lane.
-So the lane must have stopped sending by then, although the two processes have different clocks and
-the network may delay anything. Both therefore count the same 10 s from the same ping:
+So the silent lane must have stopped sending before that, although the two processes have different
+clocks and the network may delay anything. Both therefore count the same 10 s from the same ping:
 
     lane      ping sent at t1 ------------.                      stops at t1 + 10 s
-                                           \                     (it has got the pong)
+                                           \                     (the pong has arrived)
     driver                                  received at t2 > t1    gives up at t2 + 10 s
 
 A lane counts from the moment it *sent* the newest ping that was answered. The driver counts from
@@ -139,7 +139,7 @@ class FrameReader:
 
     @property
     def waiting_bytes(self) -> int:
-        """Number of bytes in the buffer that are not returned as a frame yet."""
+        """Number of bytes in the buffer that `next_frame` has not returned yet."""
         return len(self._buffer)
 
     def next_frame(self) -> Frame | None:
@@ -200,7 +200,7 @@ class FrameSocket:
             pass
 
     def read_first(self, limit: int) -> bool:
-        """Read at most `limit` of the bytes that have arrived. Return False if there are none."""
+        """Read at most `limit` of the bytes that have arrived. Return False if none has."""
         try:
             data = self.socket.recv(limit)
         except _WOULD_BLOCK:

@@ -1,10 +1,11 @@
 """Channel security: a secret for each lane of each lease, and a one-time proof for each attempt.
 
-**Problem.** The channel carries the credentials of both clusters (Work, Renewed). The driver must
-give them only to its own lanes, which Spark starts on other machines. Any client on the network can
-connect to the driver's port, and Spark's own ports give a job's broadcasts to every client if Spark
-is not authenticated. A first version sent one token in the closure of the job, and another user of
-the same machine got it, with all credentials, in one second.
+**Problem.** The channel carries the credentials of both clusters (in the messages `Work` and
+`Renewed`). The driver must give them only to its own lanes, which Spark starts on other machines.
+Any client on the network can connect to the driver's port, and Spark's own ports give a job's
+broadcasts to every client if Spark is not authenticated. A first version sent one token in the
+closure of the job, and another user of the same machine got it, with all credentials, in one
+second.
 
     driver                          Spark                         lane
       | secret of lane 3, lease 7 --> description of that task --> |
@@ -25,7 +26,7 @@ attempts of that lane.
    of fixed length is read from the connection (`server.Stranger`).
 2. A proof works once. The proof of a later attempt cannot be derived from an earlier proof, because
    that requires the secret.
-3. A secret is worthless after its lease.
+3. A secret is worthless after its lease has ended.
 4. A connected lane is never replaced. A later attempt waits, and receives nothing, until the
    connected lane's connection has ended, or the connected lane has been silent for 10 s
    (`control.lanes.lanes`).
@@ -65,7 +66,7 @@ SECRET_BYTES: Final = 32
 
 
 class LaneSecrets:
-    """The secrets of running leases, and the newest admitted attempt of each lane. Thread-safe."""
+    """The secrets of running leases, and each lane's highest admitted attempt. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

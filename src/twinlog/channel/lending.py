@@ -1,4 +1,5 @@
 """Lends ranges of partitions to the application of transforms, over the channel's frames (ADR 40).
+An answer contains the transformed records of a range (`mirror.copy.ranges`).
 
     application                         lane's port
       | -- Subscribe ------------------->|
@@ -11,7 +12,7 @@
 
 Frames and authentication are the same as between driver and lanes. The content is MessagePack and
 not JSON, because most of it is batches. The lane offers a range again if the application's
-connection ends, or if no answer arrives in time. If a task's connection ends, this has no effect,
+connection ends, or if no answer arrives in time. The end of a task's connection has no effect,
 because workers use one connection for several tasks.
 """
 
@@ -73,7 +74,7 @@ class TakeRange(_Tagged, frozen=True):
 
 
 class Lent(_Tagged, frozen=True):
-    """The requested range, or None if it needs no answer any more."""
+    """The requested range, or None if the lane needs no answer to it any more."""
 
     range: SourceRange | None
 
@@ -161,7 +162,7 @@ class LendingClient:
         return message.offers if isinstance(message, Offered) else ()
 
     def request_range(self, number: int) -> SourceRange | None:
-        """Return a range, or None if it needs no answer any more. Raises TwinlogError."""
+        """Return a range, or None if the lane needs no answer to it now. Raises TwinlogError."""
         self._channel.send(TakeRange(number))
         lent = self._reply(Lent)
         taken: SourceRange | None = lent.range

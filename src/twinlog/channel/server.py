@@ -145,7 +145,7 @@ HELLO_WITHIN_S = 10.0
 WARN_EVERY_S = 60.0
 
 MAX_STRANGERS: Final = 512
-"""Maximum number of unauthenticated connections, which is more than a start of lanes opens."""
+"""Maximum number of unauthenticated connections. Lanes that start together open fewer."""
 
 MAX_OF_ONE_ADDRESS: Final = 128
 """Maximum number of unauthenticated connections from one address, which may be a machine with many
@@ -265,7 +265,8 @@ ChannelEvent = LaneConnected | LaneMessage | LaneGone
 
 
 class ChannelServer:
-    """Listens from `start` to `close`. Its own thread passes all events to `deliver`, in order.
+    """Serves lanes from `start` to `close`. Its own thread passes all events to `deliver`, in
+    order.
 
     For each lane there is one LaneConnected, then any number of LaneMessage, then one LaneGone. On
     a loopback `host` the channel is not encrypted. On any other host it is TLS, and `address` has
@@ -392,7 +393,7 @@ class ChannelServer:
                         # bytes that a selector does not show
                         self._serve(known, selectors.EVENT_READ)
             case Stranger():
-                return  # an earlier event of this turn has closed it
+                return  # an earlier event of this turn has closed the connection
             case _ if key.fileobj is self._listener:
                 self._accept()
             case _:
@@ -447,7 +448,7 @@ class ChannelServer:
                 return None
             identity = self._admit(first)
         except (ClosedByPeer, AuthenticationFailed, CorruptData) as error:
-            # CorruptData also means a frame with another length than a hello
+            # CorruptData is also raised for a frame that is longer or shorter than a hello
             self._dismiss(stranger, str(error.args[0]))
             return None
         self._strangers.discard(stranger)

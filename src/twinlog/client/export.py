@@ -1,5 +1,5 @@
-"""Reads records of one partition of one cluster from its log, to save them before a copy is made
-again.
+"""Reads records of one partition of one cluster from its log, to save them before an operator has
+the partition copied again from the beginning.
 
 An export only sends Fetch requests. It uses no group and commits nothing, so a running mirror is
 not affected. Offset ranges are half open, [first, next), as in the messages that suggest an export.
@@ -128,7 +128,7 @@ class ExportedRecord:
 
 @dataclass(slots=True, kw_only=True)
 class Counts:
-    """Counts of the requested offsets by result."""
+    """The results of an export: counts of offsets and records, and ranges that were not read."""
 
     records: int = 0
     aborted: int = 0
@@ -159,7 +159,7 @@ class Export:
         *,
         with_aborted: bool = False,
     ) -> None:
-        """`first` and `until` are the log start and end if they are None.
+        """If `first` is None, it is the log start. If `until` is None, it is the log end.
 
         Raises FlowError if none of the offsets is in the log.
         """
@@ -227,8 +227,8 @@ class Export:
             counts.position = after
 
     def _end_early(self) -> None:
-        """Note in `counts` why the broker returns no more records. Compaction is not the cause,
-        because a fetch from a compacted offset returns the next batch.
+        """Note in `counts` why the broker returns no records before the requested end. Compaction
+        is not the cause, because a fetch from a compacted offset returns the next batch.
         """
         counts = self.counts
         stable = readable_ends(self._client, [self.tp], self._isolation)[self.tp]

@@ -85,8 +85,8 @@ class FlowTranslation:
         """Translate an offset of the source to the target or, with `reverse`, of the target to the
         source.
 
-        Raises FlowError if nothing of the partition was copied, or if its source topic was
-        re-created since.
+        Raises FlowError if nothing of the partition was copied, or if the source topic was
+        re-created after it was copied.
         """
         offsets = {tp: offset}
         (translated,) = (self._to_source if reverse else self._to_target)(offsets)
@@ -106,9 +106,9 @@ class FlowTranslation:
     ) -> tuple[TranslatedOffset, ...]:
         """Translate many offsets, sorted by partition. `to_offset` is None if nothing was copied.
 
-        An offset of the source that is ahead of the copy is exact if the source has no records in
-        between, as after a transaction marker. Raises FlowError (SOURCE_RECREATED) like
-        `translate`.
+        An offset of the source that is ahead of the copy is exact if the source has no records
+        between the end of the copy and this offset, as after a transaction marker. Raises FlowError
+        (SOURCE_RECREATED) like `translate`.
         """
         translated = (self._to_source if reverse else self._to_target)(offsets)
         self._require_same()

@@ -140,10 +140,11 @@ class MirrorClient:
     def exact_consumer_offsets(
         self, group: str, remote_alias: str, *, timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> GroupOffsets:
-        """Return the result of `remote_consumer_offsets`, translated again by Twinlog's offset map.
+        """Return the same as `remote_consumer_offsets`, but with offsets translated by Twinlog's
+        offset map, not those in the checkpoints.
 
-        The result differs if MirrorMaker 2 wrote the checkpoint, whose offset is before the exact
-        offset by up to the group's lag. Partitions that Twinlog did not copy are left out.
+        The two differ if MirrorMaker 2 wrote the checkpoint, because its offset is before the exact
+        one by up to the group's lag. Partitions that Twinlog did not copy are left out.
         """
         exact, alias = self._exact_map(remote_alias)
         known = self.remote_consumer_offsets(group, alias, timeout_s=timeout_s)
@@ -158,7 +159,7 @@ class MirrorClient:
     def to_downstream(
         self, remote_alias: str, offsets: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, Translation]:
-        """Translate offsets of another cluster, old or new, to offsets at which to resume here.
+        """Translate offsets of another cluster, however old, to offsets at which to resume here.
 
         `offsets` has partitions of the other cluster, and the result partitions of this cluster. A
         translation has `is_exact=False` in two cases: the offset was not copied yet, so the result

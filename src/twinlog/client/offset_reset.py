@@ -7,11 +7,11 @@ of records; with the semantics of Kafka's `kafka-consumer-groups.sh --reset-offs
   records on both clusters.
 - A group with members is refused, and its members are reported.
 - A group's offsets are set in one request, all or none. Everything that may fail for single
-  partitions is checked before. If a partition fails nevertheless, the other partitions are set
-  back.
+  partitions is checked before the request. If a partition fails nevertheless, the other partitions
+  get their former offsets again.
 
-Between the plan and its execution, the user may think for minutes. What may happen then, and during
-the execution:
+Between the plan and its execution, the user may think for minutes. What may happen in that time,
+and during the execution:
 
 - The group got members: the coordinator itself rejects the commit.
 - The group's offsets moved: they are read again, and the group is refused.
@@ -92,7 +92,7 @@ class ResetBounds:
     start: int
     end: int
     at_time: int | None = None
-    """Offset of the first record at or after the requested time, or None without one."""
+    """Offset of the first record at or after the requested time, or None if there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -382,7 +382,7 @@ class OffsetReset:
     def _set_back(
         self, plan: GroupReset, refused: Mapping[TopicPartition, TwinlogError], commit: Commit
     ) -> TwinlogError:
-        """Set a group's offsets back if some of them were refused, and return the error."""
+        """Restore a group's former offsets if some new ones were refused, and return the error."""
         tp, error = next(iter(refused.items()))
         if is_refused_as_active(error):
             return self._error_with_members(plan, error)
@@ -431,6 +431,6 @@ def _can_be_reset(group: Group) -> bool:
 
 
 def _within_current_log(offset: ResetOffset, log: ResetBounds | TwinlogError) -> ResetOffset:
-    """Return the planned offset, limited to the current log."""
+    """Return the planned offset, moved into the current log if it is outside."""
     after, fit = _clamped(offset.after, or_raise(log))
     return offset if fit is Fit.AS_ASKED else replace(offset, after=after, fit=fit)

@@ -1,4 +1,4 @@
-"""Throttles the producers of a flow's source by a quota, and removes it again.
+"""Throttles the producers of a flow's source by a quota, and later removes the quota.
 
 The quota is the default of users (`producer_byte_rate`), which applies to every user without a
 quota of its own. Brokers keep it until it is removed. So before the quota is set, a row in the
@@ -13,7 +13,7 @@ state topic of the target records that the quota belongs to this flow. What may 
   without a quota.
 - If a response is lost, the step is repeated. Every step can be repeated.
 - If the target is unavailable, this process removes the quotas that it has set, or knows from the
-  row (`remove_quota`). It clears the row when the target is back.
+  row (`remove_quota`). It clears the row when the target is available again.
 - If the state topic is deleted, the quotas that this process knows still count as its own.
 - A process that has lost leadership may set the quota once more. The leader reads the row in its
   next round.

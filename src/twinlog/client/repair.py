@@ -1,7 +1,7 @@
-"""Accepts records of other clients in remote topics, so that copying resumes after them.
+"""Accepts records that other clients wrote to remote topics, so that copying resumes after them.
 
-The records are read first, then shown, and only the shown records are accepted. If the log has
-changed in between, the command is refused. One row is written for each partition
+The records are read first, then shown, and only the shown records are accepted. If the log changes
+after the records were shown, the command is refused. One row is written for each partition
 (`mirror.state.intents`); no log is changed. If this process dies before writing a row, that
 partition is still stopped. If the process dies after writing the row, the leader resumes the
 partition, and the next run finds nothing to repair.
@@ -141,8 +141,8 @@ class TopicRepair:
         self._source = prompt_client(source, api_timeout_s=GIVES_UP_S)
 
     def plan(self, topics: NamePattern | None) -> list[RepairLine]:
-        """Return the plan: a line for each partition that has stopped with a repairable code,
-        according to the leader.
+        """Return the plan: a line for each partition that, according to the flow's leader, has
+        stopped with a code that a repair can resolve.
         """
         target = self._steering.target
         status = leader_status(target, self._steering.flow)
@@ -162,7 +162,7 @@ class TopicRepair:
         return self._lines(standing) if standing else []
 
     def accept(self, lines: list[RepairLine]) -> None:
-        """Write the planned acceptances, or refuse all of them if a log has changed since."""
+        """Write the planned acceptances, or refuse all if a log has changed after the plan."""
         shown = [line for line in lines if line.found is not None]
         for line, again in zip(shown, self._lines([line.standing for line in shown]), strict=True):
             if again.found is None or again.found != line.found:

@@ -261,7 +261,7 @@ def _write(old: Path, new: Path, texts: Mapping[int, str]) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MovedMark:
-    """The mark of one query under one transactional ID, and whether it was moved."""
+    """The commit mark of one query under one transactional ID, and whether it was moved."""
 
     FIELDS = "group batch topics why_left?"
 
@@ -282,7 +282,7 @@ class MovedMark:
 
 @dataclass(slots=True, kw_only=True)
 class MovedMarks:
-    """The marks of a query that were found, and moved to the other cluster if possible."""
+    """The commit marks found for a query, each moved to the other cluster if possible."""
 
     moved: list[MovedMark] = field(default_factory=list)
     problem: str = ""
@@ -328,7 +328,7 @@ def _move_mark(
     *,
     reverse: bool,
 ) -> MovedMark:
-    """Move one mark. `topics`: all topics of the group, also of earlier micro-batches."""
+    """Move one commit mark. `topics`: all topics of the group, also of earlier micro-batches."""
     try:
         why_left = _move(translation, group, mark, topics, reverse=reverse)
     except TwinlogError as error:

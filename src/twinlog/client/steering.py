@@ -2,12 +2,13 @@
 
 An intent that is already set is not written again. No mirror needs to run; a flow that starts later
 applies the intents when it starts. But only a mirror creates the state topic, and nothing is
-written if the target is not the cluster that the flow's newest claim names.
+written if the target is not the cluster that is named in the flow's newest claim of a generation
+(`mirror.state.generations`).
 
-If a failback has begun to append the tail of a topic to the target, the topic's promotion or
-release is not taken back (REPLAYED), because the copy would append these records again. The
-demotion and the intent `replay` are rows of one log, so if two commands run at the same time, one
-sees the row of the other:
+A failback appends the tail of a source topic to the target. Once this has begun, the topic's
+promotion or release is not taken back (REPLAYED), because the copy would append the same records
+again. The demotion (the row that takes a promotion back) and the intent `replay` are rows of one
+log, so if two commands run at the same time, one sees the row of the other:
 
     demotion: check for `replay`, write the row, check again
     replay:   write `replay`, check the promotion before each commit (`control.failback.replay`)
@@ -55,7 +56,7 @@ from twinlog.survey.state_reader import state_rows_if_any
 
 GIVES_UP_S: Final = 60.0
 OF_A_COPY: Final = frozenset((IntentKind.PROMOTE, IntentKind.FENCE, IntentKind.REPLAY))
-"""Kinds of intents that need a copy. Other kinds can be set before the flow first runs."""
+"""Kinds of intents that require a copy to exist. Others can be set before the flow first runs."""
 
 Corrupt = set[tuple[IntentKind, str]]
 """Kind and topic (empty for the flow) of intents that cannot be read."""
@@ -286,7 +287,8 @@ class FlowSteering:
         cluster_id = self._target.metadata([]).cluster_id or ""
         if changed := target_changed_error(self._config, claim, cluster_id):
             raise changed
-        # this user may not be permitted to read the policy, and the mirror checks it as well
+        # this user may not be permitted to read the topic's cleanup policy, and the mirror checks
+        # it, too
         with suppress(Unauthorized):
             check_policy(self._target, STATE_TOPIC)
         append_rows(self._target, TopicPartition(STATE_TOPIC, 0), rows, int(time.time() * 1000))

@@ -1,5 +1,5 @@
-"""The flows that lead to one cluster, according to its heartbeats topics: their names, and the
-records in them.
+"""The flows that lead to one cluster, according to the names of its heartbeats topics and the
+records in these topics.
 
 A topic `B.A.heartbeats` on C was mirrored A->B and B->C. A record in it was written to A's
 `heartbeats` by a flow into A, and names that flow and the time. MirrorMaker 2 also runs flows that
@@ -72,7 +72,7 @@ class KnownFlow(Struct, frozen=True, kw_only=True):
     copies: bool
     """True if the flow mirrored heartbeats, False if only its own heartbeats are known."""
     last_heartbeat_ms: int | None = None
-    """Time of the newest heartbeat, or None if there is no recent one."""
+    """Time of the newest heartbeat, or None if none is among the records that were read."""
 
 
 class KnownCluster(Struct, frozen=True, kw_only=True):

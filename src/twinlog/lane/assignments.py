@@ -1,4 +1,5 @@
-"""The partitions of a lane, each from its Take to Released or Troubled.
+"""The partitions of a lane, each from the message Take to the message Released or Troubled
+(`lane.messages`).
 
     driver                                   lane
       | -- Take, without `handed` ----------->  search of both logs, in the background
@@ -195,7 +196,7 @@ class Assignments:
 
     @property
     def responses_can_wait(self) -> bool:
-        """True if the target's responses can be read later, with the next records of the source.
+        """True if the target's responses need not be read before the next records of the source.
 
         This saves a turn per response. It is possible while more records are due within
         milliseconds and no batch waits for a response.
@@ -205,8 +206,8 @@ class Assignments:
     def set_known_producers(self, producers: frozenset[int]) -> None:
         """Update the producer IDs of all Twinlog flows.
 
-        A copy that ended because of an unknown writer is given back, because that writer may be one
-        of these flows. The next start checks it again.
+        A copy that ended because of an unknown writer is given back to the driver, because that
+        writer may be one of these flows. The next start checks the copy again.
         """
         self._starter.set_known_producers(producers)
         self._others.known_producers = producers
@@ -454,14 +455,14 @@ class Assignments:
         copy.trouble = copy.trouble or error
 
     def settle(self) -> None:
-        """Give back partitions that have failed, and release partitions that are drained."""
+        """Give failed partitions back to the driver, and release partitions that are drained."""
         for tp in list(self._unsettled):
             partition = self._partitions.get(tp)
             if partition is None or (copy := partition.copy) is None:
                 self._unsettled.discard(tp)
                 continue
             if _is_waiting(copy):
-                continue  # it stays in `_unsettled`, so the next turn checks it again
+                continue  # it stays in `_unsettled`, so the next turn checks it
             if copy.trouble is not None:  # checked before `_leaving`, so that the error is not lost
                 late_ms = USER_TIMEOUT_MS + self._throttle().longest_ms
                 wait_ms = late_ms if copy.lost_answers else 0
@@ -496,7 +497,7 @@ class Assignments:
         if unwritten:
             for part in unwritten:
                 self.map.note(part)
-            return  # wait until the mark, or the first row, is durable
+            return  # wait until these rows are durable
         if self._gaps.must_stay(take.source):
             return
         handed = None
@@ -548,8 +549,8 @@ class Assignments:
                 self.target.remove(part)
 
     def note_marks(self) -> None:
-        """Write positions, and the marks of shared topics, to the offset map, so that the next cold
-        start has less to read.
+        """Write positions, and the marks of shared topics (`mirror.map.offset_map.Mark`), to the
+        offset map, so that the next cold start has less to read.
         """
         self._note_marks(self._copies())
 
@@ -567,12 +568,14 @@ class Assignments:
     # -- reporting
 
     def report(self) -> None:
-        """Report changes to the driver, and check every partition again. Called once a second."""
+        """Report changes to the driver, and let `settle` check every partition. Called once a
+        second.
+        """
         self._stop_leaderless()
         for copy, error in self._transforming.unanswered():
             self.on_troubled(copy.source, error)
-        # positions of these copies are written every second, because records that a filter drops
-        # would otherwise be read again after a crash
+        # positions of transformed copies are written every second, because records that a filter
+        # drops would otherwise be read again after a crash
         self._note_marks(copy for copy in self._copies() if isinstance(copy, TransformedCopy))
         self._unsettled.update(self._partitions)
         self._stalls.poll()
@@ -597,7 +600,7 @@ class Assignments:
                 part.intake.ordinal - part.acked_ordinal
                 for copy in self._copies()
                 for part in copy.parts
-                if part.state is CopyState.COPYING  # other copies have dropped unsent batches
+                if part.state is CopyState.COPYING  # in other states, unsent batches were dropped
             ),
             free_bytes=max(0, self.source.room_bytes),
             received_bytes=self._ports.source.traffic.pop().received,

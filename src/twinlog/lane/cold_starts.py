@@ -1,8 +1,9 @@
 """Cold starts of a lane: many partitions are searched together, in the background.
 
 A partition without a leader does not delay the others: it is searched when it has a leader, or
-given back. Partitions whose broker does not respond are searched separately. So is each partition
-for which many foreign records may have to be read to find the end of this flow's records.
+given back to the driver after NO_LEADER_AFTER_S. Partitions whose broker does not respond are
+searched separately. So is each partition for which many foreign records may have to be read to find
+the end of this flow's records.
 
 **Dead letters.** A partition that quarantines records must know which of them are already in the
 dead-letter topic (`mirror.copy.dead_letters`). A start reads the whole dead-letter topic, because
@@ -120,11 +121,11 @@ SEARCHES_AT_ONCE: Final = 3
 """Maximum parallel searches per sort. It is low, because searches need memory for log ends."""
 
 FEW_READS: Final = 2
-"""Maximum fetches per partition beyond the mark of a shared topic, if many are searched."""
+"""Maximum fetches per partition after the mark of a shared topic, except in LONG searches."""
 
 MANY: Final = 256
-"""Least number of partitions per search if waiting partitions are split into two parallel searches.
-A search takes seconds if brokers are far away.
+"""Waiting partitions are split into two parallel searches only if each gets at least this many. A
+search takes seconds if brokers are far away.
 """
 
 TOGETHER_S: Final = 0.25
@@ -148,8 +149,8 @@ class ColdStarts:
     """Finds start points without blocking the loop.
 
     Waiting partitions are searched together, because a search of hundreds of partitions needs as
-    many requests as a search of one partition. While SEARCHES_AT_ONCE searches are running, further
-    partitions gather.
+    many requests as a search of one partition. While SEARCHES_AT_ONCE searches are running, newly
+    assigned partitions wait for the next search.
     """
 
     def __init__(
@@ -212,7 +213,7 @@ class ColdStarts:
             self._late_from = min(self._late_from, start.next_end)
 
     def expect_late_requests(self, start: ColdStart) -> None:
-        """Note until when requests of an earlier lane may arrive, according to the Take."""
+        """Note until when requests of an earlier lane may arrive, according to the message Take."""
         take = start.take
         if take.late_requests_ms:
             now, late_s = self._ports.clock.monotonic(), take.late_requests_ms / 1000
@@ -222,8 +223,8 @@ class ColdStarts:
             self._set_phase(start, StartPhase.FOUND)
 
     def earlier_lanes_ended(self) -> list[tuple[TopicPartition, bool]]:
-        """Return the partitions that have begun, and for which a wait has ended since the last
-        call.
+        """Return partitions that have a start point, and for which the wait for an earlier lane, or
+        for its requests, has ended since the last call.
 
         The boolean is False if the earlier lane has stopped, even if it was alive until then, and
         True if requests of that lane can no longer arrive either.
@@ -257,9 +258,10 @@ class ColdStarts:
         (`PartitionCopy`), and a partition at its end has nothing to send. The following partitions
         wait:
 
-        - *LogAppendTime, or unreadable topic configs.* If the source was compacted since, a late
-          request may contain other records than this copy's batch. The broker would then treat this
-          copy's batch as a duplicate, and with LogAppendTime its response does not show that.
+        - *LogAppendTime, or unreadable topic configs.* If the source was compacted after the
+          earlier lane had read it, a late request may contain other records than this copy's batch.
+          The broker would then treat this copy's batch as a duplicate, and with LogAppendTime its
+          response does not show that.
         - *Partitions that other clients took over*, because the end of the copy is recorded
           permanently.
         - *Shared topics and branches, if the target may have forgotten the producer ID*: a mark is

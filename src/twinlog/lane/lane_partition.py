@@ -1,5 +1,5 @@
-"""The state of one partition in a lane, from its Take to Released or Troubled, and the events of
-partitions, to which `assignments` reacts.
+"""The state of one partition in a lane, from the message Take to Released or Troubled, and the
+events of partitions, to which `assignments` reacts.
 
 The state of the partition on the two clusters is in separate classes, `SourceState` and
 `TargetState`.
@@ -47,7 +47,7 @@ class LaneEvents(Protocol):
         """
 
     def on_troubled(self, tp: TopicPartition, error: TwinlogError) -> None:
-        """The source partition cannot be read any further."""
+        """The source partition cannot be read from the copy's position on."""
 
     def on_map_failed(self, copy: PartitionCopy, error: PartitionError) -> None:
         """A row of the map was rejected permanently, or could not be written for some seconds."""
@@ -62,7 +62,7 @@ class StartPhase(Enum):
     __hash__ = object.__hash__  # faster than Enum's hash; the members are dict keys on every turn
 
     LEADERLESS = auto()
-    """The partition has no leader. It is given back at `until` if it still has none."""
+    """The partition has no leader, and is given back to the driver if it has none until `until`."""
     WAITING = auto()
     """The partition waits until a search can begin."""
     SEARCHED = auto()
@@ -88,13 +88,13 @@ class ColdStart:
     lane_until: float = 0.0
     """Time until which the partition's earlier lane, if alive, may send; 0 if it cannot."""
     searched_at: float | None = None
-    """When the last search began, or None. It may have missed records that were written later."""
+    """When the last search began, or None. The search may have missed records written later."""
     is_long: bool = False
     """True if the partition needs a search of its own, with many reads (`LongSearch`)."""
 
     @property
     def may_have_missed(self) -> bool:
-        """True if late requests may arrive after the last search began, or after the hand-over."""
+        """True if the last search, or the hand-over, may have missed late requests."""
         return self.late_until > (self.searched_at or 0.0)
 
     @property
@@ -118,7 +118,7 @@ class LanePartition:
     reported: PartitionProgress | None = None
     """The last progress reported to the driver."""
     lost: tuple[tuple[int, int], ...] = ()
-    """Ranges that the source deleted uncopied before the start point; cleared once reported."""
+    """Upstream ranges before the start point that were deleted uncopied; cleared once reported."""
 
     @property
     def take(self) -> TakePartition:

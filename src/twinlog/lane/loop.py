@@ -76,8 +76,9 @@ MARK_S: Final = 5.0
 """Interval at which positions, and the marks of shared topics, are written to the offset map."""
 
 FREE_SHARE: Final = 4
-"""Free buffers for the next responses may use a quarter of a lane's memory in addition. With a
-divisor of 4, 5 % of the 4 MB responses of a backlog need a new buffer; with 8, 30 %; with 16, 50 %.
+"""In addition to a lane's memory, its memory divided by this number may be kept as free buffers for
+later responses. With a divisor of 4, 5 % of the 4 MB responses of a backlog need a new buffer; with
+8, 30 %; with 16, 50 %.
 """
 
 
@@ -90,7 +91,7 @@ class LaneLoop:
         self._work = work
         self._selector = selectors.EpollSelector()
         self._target_selector = selectors.EpollSelector()
-        """Selects the target's connections. The loop waits for them unless responses can wait."""
+        """Selects the target's connections. The loop waits for them unless `responses_can_wait`."""
         self._waits_for_target = False
         self._background = LaneJobs()
         self._selector.register(channel, selectors.EVENT_READ, self._on_channel)

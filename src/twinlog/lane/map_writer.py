@@ -1,11 +1,12 @@
-"""Writes rows of the offset map before the data that they announce.
+"""Writes rows of the offset map before the data that they announce. `mirror.map.offset_map`
+explains runs, chunks and terms.
 
 **Problem.** The map must have the row of a record before the record is on the target. Otherwise a
-lane that dies in between leaves records whose source offsets nobody knows. But a row is a write of
-its own, which takes a round trip. A source with transactions has a gap after each transaction, so
-nearly every batch needs a row. A wait per batch would limit the copy to a few batches per second
-over a long distance. And a row that was acknowledged may be lost by an unclean election of the
-map's partition, like any record.
+lane that dies between the two writes leaves records whose source offsets are unknown. But a row is
+a write of its own, which takes a round trip. A source with transactions has a gap after each
+transaction, so nearly every batch needs a row. A wait per batch would limit the copy to a few
+batches per second over a long distance. And a row that was acknowledged may be lost by an unclean
+election of the map's partition, like any record.
 
     time ---------------------------------------------------------->
     rows      [-- round 1 --][-- round 2 --][-- round 3 --]
@@ -38,13 +39,13 @@ more round trip, not one more wait per batch.
 - *The connection breaks*: all runs that are not durable are written again, in new chunks. If the
   lost row arrives as well, it has the same runs.
 - *The map's partition has no leader, or too few in-sync replicas*: the round is retried with
-  growing pauses (0.05 to 5 s). After 5 s, copies that wait for the round are given back
-  (`MAP_UNWRITABLE`), so that the problem is visible and the driver retries.
+  growing pauses (0.05 to 5 s). After 5 s, copies that wait for the round are given back to the
+  driver (`MAP_UNWRITABLE`), so that the problem is visible and the driver retries.
 - *A round is larger than the topic accepts*: it is written row by row, so that only a row that is
   too large by itself is rejected.
-- *A row is rejected permanently*: its copy is given back (`MAP_REFUSED`). Its batches were not
-  sent.
-- *The topic was deleted*: the copies are given back (`MAP_MISSING`).
+- *A row is rejected permanently*: its copy is given back to the driver (`MAP_REFUSED`). Its batches
+  were not sent.
+- *The topic was deleted*: the copies are given back to the driver (`MAP_MISSING`).
 
 **New leaders.** A new leader may lack rows that the previous one had acknowledged. So with each new
 leader epoch, every copy writes its newest rows again. Until they are acknowledged, the copy reports
@@ -92,7 +93,7 @@ no connection. After a change, no group is translated until the lane knows the n
 """
 
 STUCK_AFTER_S: Final = 5.0
-"""Copies that wait this long without a successful round are given back. An election is faster."""
+"""Copies that wait longer for a successful round go back to the driver. An election is faster."""
 
 
 @dataclass(slots=True)
@@ -115,7 +116,7 @@ class _MapPartition:
     copies: dict[PartitionCopy, int] = field(default_factory=dict)
     """By copy, the leader epoch under which its rows in this partition exist, or -1 if unknown."""
     again: dict[PartitionCopy, int] = field(default_factory=dict)
-    """Copies that write rows again, each with the ordinal that must be written under `epoch`."""
+    """Copies that write rows again, each up to the ordinal that must be written under `epoch`."""
     epoch: int = -1
     """The newest known leader epoch."""
     is_writing: bool = False
@@ -229,7 +230,7 @@ class MapWriter:
                 home.write_again(copy)
 
     def _pump_one(self, tp: TopicPartition, home: _MapPartition, now_ms: int) -> bool:
-        """Send one round. Returns False if a problem that may last prevents it."""
+        """Send one round. Returns False if a problem that may last some time prevents this."""
         if self._is_another_topic():
             home.on_failure("", self.clock.monotonic())
             return False

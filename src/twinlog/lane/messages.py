@@ -89,7 +89,7 @@ class TakePartition(StartFacts):
     end: int
     """First upstream offset that is not copied, or 2^63-1 if the copy never ends."""
     open_from: int
-    """First ordinal of the map's newest chunk, which a new term repeats, or -1 if there is none."""
+    """First ordinal of the map's newest chunk (`offset_map`, rule C), or -1 if there is none."""
     our_producers: tuple[int, ...]
     """Producer IDs under which earlier generations of this flow wrote to this partition."""
     handed: HandOver | None = None
@@ -224,7 +224,7 @@ class Troubled(Message, frozen=True, kw_only=True):
     poison: tuple[int, int] | None = None
     """[first, next) of the upstream offsets that caused the failure, or None if unknown."""
     finding: LogFinding | None = None
-    """A finding on which an operator must decide. The driver words it, as it knows the flow."""
+    """A finding on which an operator must decide. The driver turns it into a message."""
 
     def worded(self, flow: str, *, is_shared: bool) -> Troubled:
         """Return this Troubled with the message of its finding for this flow, or unchanged if there
@@ -246,7 +246,7 @@ class Gap(Struct, frozen=True, kw_only=True):
 
 
 class PartitionProgress(Struct, frozen=True, kw_only=True):
-    """Progress of one partition. Totals are counted from the Take on."""
+    """Progress of one partition. Totals are counted from the message Take on."""
 
     source: TopicPartition
     state: str

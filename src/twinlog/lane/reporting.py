@@ -93,7 +93,8 @@ def troubled_message(
     tp: TopicPartition, error: TwinlogError, copy: Copy | None, wait_ms: int
 ) -> Troubled:
     """Return the message for a partition that failed."""
-    # either error may name copied records that the source lost, which the driver must remember
+    # each of the two errors may name copied records that the source lost, which the driver must
+    # remember
     both = (error, None if copy is None else copy.source_trouble)
     lost = [
         problem.lost for problem in both if isinstance(problem, PartitionError) and problem.lost
@@ -122,8 +123,8 @@ def _source_end(copy: Copy, state: SourceState | None) -> int:
 def handed_tail(key: PartitionKey, take: TakePartition, handed: HandOver, work: Work) -> MapTail:
     """Return the map tail with which a lane continues a partition that was handed over.
 
-    In a shared topic, the mark in the map is a final one. So a new mark must be durable before the
-    lane sends anything.
+    In a shared topic, the previous lane has written a final mark (`mirror.map.offset_map.Mark`). So
+    a mark that is not final must be durable before this lane sends anything.
     """
     start, mark, durable = handed.start, take.mark, handed.durable_ordinal
     if not work.is_ours_alone:

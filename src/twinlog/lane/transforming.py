@@ -26,8 +26,8 @@ class Transforming:
         self.desk = None if application is None else RangeDesk(application)
 
     def refusal(self, take: TakePartition) -> PartitionError | None:
-        """Return the error because of which this lane must not begin a partition now, or None if it
-        can begin.
+        """Return the error that prevents this lane from beginning a partition now, or None if there
+        is none.
 
         A partition with a transform is never copied untransformed instead.
         """

@@ -39,7 +39,7 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogRanges:
-    """The ranges of a partition's two logs, and the target records that the source has deleted."""
+    """Offset ranges of both logs of a partition, and of target records that the source deleted."""
 
     here: Span
     there: Span
@@ -67,8 +67,8 @@ def sides(source: LogEnds, target: LogEnds, runs: Sequence[Run] = ()) -> LogRang
 
 
 def lost_at(runs: Sequence[Run], upstream: int, target: LogEnds) -> Span | None:
-    """Return the target offsets of all records copied from this upstream offset on, or None if the
-    offset is before the first run.
+    """Return the target offsets of all records that were copied from this upstream offset on, or
+    None if it is before the first run.
 
     If the upstream offset is in a gap of the source, the range begins with the next copied record.
     """
@@ -207,7 +207,7 @@ _WORDS: Final = {
 
 
 def target_error(target: TopicPartition, what: str, *, code: str, **more: Any) -> PartitionError:
-    """Return an error about the target's log. `more`: further fields of `LogFinding`."""
+    """Return an error about the target's log. `more`: other fields of `LogFinding`."""
     return LogFinding(code=code, what=f"{target}: {what}", target=target, **more).error()
 
 

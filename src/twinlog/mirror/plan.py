@@ -66,10 +66,10 @@ class PartitionPlan(PartitionPair):
     """Upstream offset where the copy begins if it is new, or -1 to begin as configured."""
     refusal: Refusal | None = None
     """The reason why the copy must not begin if the offset map has no row of it, or None. For
-    example, a MirrorMaker 2 copied the partition before (`control.adopt.adoption`).
+    example, MirrorMaker 2 copied the partition before this flow (`control.adopt.adoption`).
     """
 
     @property
     def may_pass(self) -> bool:
-        """Whether the copy must not begin now, but a later topic discovery may permit it."""
+        """Whether the copy is refused now, but a later topic discovery may permit it."""
         return self.refusal is not None and self.refusal.is_retriable

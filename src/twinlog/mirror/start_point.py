@@ -13,8 +13,8 @@ a crash. So the number must come from the target's log itself.
   (`mirror.copy.partition`).
 - *K*, the offset delta, is target offset minus ordinal. In a topic to which only this flow writes,
   K is the same for all records: 70 here, because 70 records were there before the copy began. The
-  flow writes no transactions, so there are no markers in between, and neither retention nor
-  compaction changes offsets.
+  flow writes no transactions, so there are no markers between its records, and neither retention
+  nor compaction changes offsets.
 
 So two facts from the target determine the position: the log's end minus K is the next ordinal, and
 the map has the upstream offset of each ordinal. Each Produce response confirms K: a batch must be
@@ -45,8 +45,8 @@ from twinlog.model import Isolation, TopicId
 from twinlog.wire.compression import Recompression
 
 EXPIRY_MARGIN_MS: Final = 3_600_000
-"""Twinlog assumes that brokers forget a producer ID this many ms before its expiry, but at most a
-quarter of the expiry before.
+"""Twinlog treats a producer ID as forgotten this many ms before its expiry time has passed, or a
+quarter of that time before, whichever is less.
 
 Brokers compare record timestamps with their own clocks, and Twinlog with the local clock. If the
 local clock is slow, a forgotten ID would count as remembered without this margin. A fast clock errs

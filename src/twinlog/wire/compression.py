@@ -49,7 +49,7 @@ _XERIAL_BLOCK_BYTES = 32 << 10
 _BLOCK_LENGTH = struct.Struct(">i")
 
 _LZ4_MAGIC = b"\x04\x22\x4d\x18"
-# version 1, independent blocks, no checksums; blocks of 64 KiB; checksum of these two bytes
+# the bytes mean: version 1, independent blocks, no checksums; blocks of 64 KiB; checksum of both
 _LZ4_HEADER = _LZ4_MAGIC + b"\x60\x40\x82"
 _LZ4_BLOCK_BYTES = 64 << 10
 _LZ4_STORED_BIT = 1 << 31
@@ -112,8 +112,8 @@ def _decompress_stream(codec: Codec, data: Buffer, limit_bytes: int) -> memoryvi
     """Decompress with growing buffers, because the formats need not state the decompressed size.
 
     The library raises the same error for a full buffer and for damaged data, with different texts.
-    So after any error a larger buffer is tried, up to the limit. Damaged data is rare, because the
-    CRC is checked before.
+    So after any error a larger buffer is tried, up to the limit. Damaged data is rare, because
+    callers check the CRC first.
     """
     into = _STREAMS[codec].decompress_into
     least = _LEAST_GUESS_BYTES if len(data) > _SMALL_BYTES else _LEAST_OF_SMALL_BYTES

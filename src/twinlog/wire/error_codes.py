@@ -303,7 +303,7 @@ STALE_LEADER: Final = frozenset(
 
 
 def lookup(number: int) -> KafkaError:
-    """Return the row of an error number. For an unknown number, the row is a fatal error."""
+    """Return the table's row for an error number. For an unknown number, this is a fatal error."""
     return ERRORS.get(number) or _row(number, f"ERROR_{number}")
 
 

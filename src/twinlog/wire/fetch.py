@@ -97,7 +97,7 @@ class FetchSession:
     def __init__(
         self, version: int, isolation: Isolation, rack: str = "", *, is_kept: bool = True
     ) -> None:
-        """If `is_kept` is False, requests have no session, so several of them can be in flight."""
+        """If `is_kept` is False, requests belong to no session, so several can be in flight."""
         self.version = version
         self._is_kept = is_kept
         self._isolation = isolation
@@ -141,7 +141,7 @@ class FetchSession:
         """Return the end that the broker reported last, or -1 if the partition is not in the
         broker's session.
 
-        A broker reports an end only when it changes. So a partition that is removed, and wanted
+        A broker reports an end only when it changes. So a partition that is removed, and added
         again before the next request, gets no report until its end changes.
         """
         if tp not in self._known or tp not in self._ends:

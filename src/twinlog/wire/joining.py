@@ -10,8 +10,8 @@ record. `batch.size` of the target's producer therefore lets a lane join consecu
 *Invariant.* The records, their order and their timestamps do not change. So a batch is joined only
 if it could be sent unchanged: it has magic 2, a record at every offset, CreateTime, a valid CRC,
 and is no control batch. All batches have the same codec and the same leader epoch. Each batch
-begins where the previous batch ends. Joining stops before the first batch that differs. That batch
-is read by itself later, and is reported then if it is corrupt.
+begins where the previous batch ends. Joining stops before the first batch that differs. The caller
+then reads that batch by itself, and reports it if it is corrupt.
 
 *Repeats.* A target recognises a repeated batch by its first and last sequence number. Where a Fetch
 response begins is a matter of chance, so after a lost response another lane may join the same
@@ -156,7 +156,7 @@ def _unpack_batches(
     """Check and decompress the batches from `start` on. Return them, and the end position of each
     batch in the response.
 
-    Stops before a corrupt batch, which is reported when it is read by itself.
+    Stops before a corrupt batch, which the caller reports when it reads that batch by itself.
     """
     out, ends, offset = bytearray(), list[int](), first.base_offset
     try:

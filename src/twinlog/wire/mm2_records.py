@@ -122,7 +122,7 @@ class Checkpoint(Struct, frozen=True, kw_only=True, gc=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heartbeat:
-    """A heartbeat of a flow, which is written to the target. Other flows mirror it from there."""
+    """A flow's heartbeat, which is written to its target. Other flows mirror it from there."""
 
     source_alias: str
     target_alias: str

@@ -29,7 +29,7 @@ _INT32 = struct.Struct(">i")
 _ANSWER = struct.Struct(">ihqqqBBB")
 _REST_BYTES = 3
 _NOTHING_MORE = [1, 0, 0]
-"""The last three encoded numbers of a result without invalid records, message and tags."""
+"""The three encoded numbers at the end of a result that has no invalid records, message or tags."""
 
 # requests and responses for one batch by topic ID, which are the most frequent ones by far
 _ONE = 2

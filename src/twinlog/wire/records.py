@@ -89,7 +89,7 @@ _LAST_OFFSET: Final = (1 << 63) - 1
 
 
 class Scan:
-    """Decodes one batch step by step: each `next` returns some further records."""
+    """Decodes one batch step by step: each `next` returns the records that follow."""
 
     def __init__(self, header: BatchHeader, batch: memoryview, limit_bytes: int) -> None:
         raw = batch[HEADER_BYTES:]
@@ -113,7 +113,7 @@ class Scan:
         return not self._state[shapes.LEFT]
 
     def next(self, limit: int) -> Table:
-        """Return at most `limit` further records. Raises CorruptData that names the bad record."""
+        """Return at most `limit` next records. Raises CorruptData that names the bad record."""
         if not CHOSEN.is_compiled:
             return self._scanned(limit)
         before = self._state[:]
@@ -135,7 +135,7 @@ class Scan:
             ) from None
 
     def check_end(self) -> None:
-        """Raise CorruptData if bytes are left after all records were read."""
+        """Raise CorruptData if the payload has bytes after the last record."""
         left = len(self._data) - self._state[shapes.POSITION]
         if left:
             raise CorruptData(

@@ -77,7 +77,7 @@ _SEEN: Final = (
     shapes.VALUE_SIZE,
     shapes.HEADERS,
 )
-"""The columns that make up a record."""
+"""The columns that make up a record as a consumer sees it."""
 _MANY_ROWS: Final = 1 << 12
 _FIRST_ROWS: Final = array("q", range(_MANY_ROWS))
 """Row numbers from 0 on. Slicing this array is many times faster than iterating over a range."""
@@ -238,7 +238,7 @@ def record_of(table: Table, row: int) -> Record:
 
 
 def records_of(table: Table, row_numbers: Sequence[int]) -> list[Record]:
-    """Return the rows with these ascending numbers as objects."""
+    """Return the table's rows with these ascending numbers as objects."""
     data, make = table.data, tuple.__new__
     columns = [table.column(column) for column in _SEEN]
     if len(row_numbers) != table.rows:

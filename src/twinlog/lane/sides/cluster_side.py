@@ -151,7 +151,7 @@ class ClusterSide:
     """Brokers to which no connection can be opened, each with the time of the first failure."""
     topic_ids: dict[str, TopicId] = field(default_factory=dict)
     seen_at: dict[str, float] = field(default_factory=dict)
-    """By topic, the request time of the metadata that shows its ID, or that it does not exist."""
+    """By topic, when the newest metadata about its ID or its absence was requested (monotonic)."""
     names: dict[bytes, str] = field(default_factory=dict)
     missing: set[str] = field(default_factory=set)
     """Topics that did not exist at their last query."""
@@ -170,7 +170,7 @@ class ClusterSide:
     _brokers: dict[int, tuple[str, int]] = field(default_factory=dict)
     _broken: dict[int, Disconnected] = field(default_factory=dict)
     _unwritten: set[int] = field(default_factory=set)
-    """Brokers to whose sockets the rest of a request must still be written."""
+    """Brokers whose sockets have accepted only a part of a request."""
     _connecting: set[int] = field(default_factory=set)
     _node_pause: dict[int, _Pause] = field(default_factory=dict)
     _wanted_topics: set[str] = field(default_factory=set)
@@ -229,7 +229,7 @@ class ClusterSide:
         self._wanted_topics |= set(topics)
 
     def ask_another(self, topics: Iterable[str]) -> None:
-        """Query the leaders of these topics from a random other broker.
+        """Query the leaders of these topics from another, random broker.
 
         The broker that was queried until now may be the only one with stale metadata.
         """
@@ -418,7 +418,7 @@ class ClusterSide:
 
     def take_broken(self) -> Iterator[tuple[int, Disconnected]]:
         """Yield connections that broke while sending, whose broker stopped responding, or whose
-        session ends.
+        authenticated session (SASL) expires soon.
         """
         yield from list(self._broken.items())
         now = self.clock.monotonic()
@@ -481,7 +481,7 @@ class ClusterSide:
         return unanswered
 
     def flush(self, node: int, connection: HotConnection) -> None:
-        """Send as much as the socket accepts, and wait for writability if some is left."""
+        """Send what the socket accepts, and select the connection for writing if bytes remain."""
         self.before_sending()
         try:
             done = connection.flush()
@@ -490,7 +490,7 @@ class ClusterSide:
             self._broken[node] = error
             return
         if done == (node not in self._unwritten):
-            return  # usually everything was sent before, and is sent now, so nothing changes
+            return  # the selector is already right, usually because every flush sends everything
         (self._unwritten.discard if done else self._unwritten.add)(node)
         events = selectors.EVENT_READ if done else selectors.EVENT_READ | selectors.EVENT_WRITE
         self.selector.modify(connection, events, (self, node))

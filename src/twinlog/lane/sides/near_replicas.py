@@ -15,10 +15,10 @@ from twinlog.clock import Clock
 from twinlog.model import TopicPartition
 
 PREFERRED_FOR_S: Final = 300.0
-"""Time for which a nearby replica is read, as in Java's consumer (metadata.max.age.ms)."""
+"""Seconds for which a nearby replica is read, as in Java's consumer (metadata.max.age.ms)."""
 
 AVOIDED_FOR_S: Final = 10.0
-"""Time for which the leader is read after a replica failed, even if the leader names one."""
+"""After a replica failed, the leader is read for this many seconds, even if it names a replica."""
 
 CONNECTED_WITHIN_S: Final = 5.0
 

@@ -7,7 +7,7 @@ Spark may run its tasks again at any time. A lane must still get exactly one ans
     a task hangs, or is lost  the range is offered again after OFFERED_AGAIN_S
     a task runs twice         the first answer is used, and both are confirmed
     the partition has left    the range is withdrawn; tasks get none, and their answer is dropped
-    no answer for a while     `unanswered`: the lane gives the partition back with an error
+    no answer for a while     `unanswered`: the partition goes back to the driver with an error
     a part of the answer      the lane offers the remaining records as another range
 
 Connections have a thread of their own (`ChannelServer`), so a large answer does not delay the loop.
@@ -114,7 +114,7 @@ class RangePort:
         return collected
 
     def _late(self, now: float) -> list[_WaitingRange]:
-        """Return the ranges that waited for OFFERED_AGAIN_S, and set their last offer to `now`."""
+        """Return ranges last offered at least OFFERED_AGAIN_S ago, and set this time to `now`."""
         self._next_check = now + 1.0
         late = [
             entry for entry in self._waiting.values() if now - entry.offered_at >= OFFERED_AGAIN_S

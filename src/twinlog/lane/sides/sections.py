@@ -1,9 +1,9 @@
 """Reads a partition of a far source with several requests in flight.
 
-**Problem.** The offset of a Fetch is known only after the response to the one before. So with
-one request in flight a partition gets at most one response per round trip, however fast the link
-is. Other connections do not change that, and a response that is large enough to hide the round trip
-would be as large as the lane's memory.
+**Problem.** The offset of a Fetch is known only after the response to the one before. So with one
+request in flight a partition gets at most one response per round trip, however fast the link is.
+More connections alone do not change that, and a response that is large enough to hide the round
+trip would be as large as the lane's memory.
 
 **Sections.** A partition with a backlog is therefore read in sections of equal size. The offset at
 which the next section begins is estimated from the bytes per offset of earlier sections. The
@@ -15,11 +15,11 @@ copy:
                            |== section 2 ==========|        |
                                                |== section 3 ==========|
 
-Each section is a Fetch of its own outside of any fetch session, on one of `CONNECTIONS` further
-connections to the broker. The socket buffers of a connection (100 KB by default on a broker) limit
-what it transfers in a round trip. Connections share a link, so their responses end at about the
-same time. A second request on each connection keeps the link busy while the next request is on its
-way.
+Each section is a Fetch of its own outside of any fetch session, on one of `CONNECTIONS` connections
+to the broker that are used only for sections. The socket buffers of a connection (100 KB by default
+on a broker) limit what it transfers in a round trip. Connections share a link, so their responses
+end at about the same time. A second request on each connection keeps the link busy while the next
+request is on its way.
 
 **Rules**
 
@@ -120,7 +120,7 @@ class SectionedRead:
         return max(1, int(self.section_bytes / self.bytes_per_offset * (1 - self.overlap)))
 
     def has_sections(self, number: int, *, end: int) -> bool:
-        """Return True if the log has at least `number` more sections before `end`."""
+        """Return True if at least `number` unrequested sections remain in the log before `end`."""
         return self.next_offset + number * self.offsets_per_section <= end
 
     def next_section(self, *, end: int, limit: int, has_room: bool) -> LogSection | None:
@@ -198,8 +198,8 @@ def is_far(connection: HotConnection | None) -> bool:
 
 
 def free_connections(side: ClusterSide, node: int) -> Iterator[tuple[int, HotConnection]]:
-    """Yield further connections to this broker that can get a request, with their keys, idle
-    connections first. Missing connections are opened.
+    """Yield the broker's connections for sections that can get a request, with their keys, idle
+    ones first. Missing connections are opened.
     """
     for in_flight in range(REQUESTS_EACH):
         for number in range(1, CONNECTIONS + 1):

@@ -66,7 +66,7 @@ PACED_WAIT_MS: Final = 50
 """Wait of fetches while partitions wait for their budget, which grows several times a second."""
 
 HELD_S: Final = 0.008
-"""While records arrive at shorter intervals, the target's responses wait for the next records."""
+"""Longest interval of source records at which the target's responses wait for the next ones."""
 
 MIN_ROOM_BYTES: Final = 1 << 20
 EMPTY: Final = memoryview(b"")
@@ -88,7 +88,7 @@ class AskedPartition(NamedTuple):
     position: int
     node: int
     throttled: int
-    """Number of this broker's responses so far that a quota has delayed."""
+    """Number of all responses of this broker that a quota has delayed."""
     is_bounded: bool
     """True if the copy is to end (`--once`) at or before the source's current end."""
 
@@ -154,7 +154,7 @@ class SourceSide:
         state.waits_for, state.node, state.sectioned_read = waits_for, node, None
 
     def _seek(self, state: SourceState) -> None:
-        """Start to find the partition's broker, from which it is read next."""
+        """Let the partition wait for the broker from which it is read next."""
         self._enter(state, WaitsFor.BROKER)
         self._restless_until = self.clock.monotonic() + RESTLESS_S
 
@@ -171,7 +171,7 @@ class SourceSide:
 
     @property
     def room_bytes(self) -> int:
-        """Unused bytes of the memory for records; negative if a response exceeded the room."""
+        """Unused bytes of the memory for records; negative if a response exceeded them."""
         used = sum(s.copy.queued_bytes for s in self.partitions.values())
         return self.memory_bytes - used - self._held_by_sections()
 
@@ -261,7 +261,8 @@ class SourceSide:
         if topics := {tp.topic for tp in self._in[WaitsFor.RECORDS]}:
             self.side.ask_another(topics)
         for tp, state in list(self._in[WaitsFor.RECORDS].items()):
-            # checked here, too, because the other check runs only after a response with records
+            # checked here, too, because `_ask_for_more` checks it only after a response with
+            # records
             if self._near.has_expired(tp):
                 self._near.forget(tp)
                 self._seek(state)
@@ -504,7 +505,7 @@ class SourceSide:
     def _ask_for_more(
         self, session: FetchSession, state: SourceState, before: int, size: int
     ) -> None:
-        """Choose how to read on after a response of `size` bytes from the offset `before`."""
+        """Choose how to continue after a response of `size` bytes from the offset `before`."""
         copy = state.copy
         tp = copy.source
         if not copy.wants_fetch:
@@ -676,7 +677,7 @@ class SourceSide:
             self.events.on_arrived(state.copy)
 
     def ask_again(self, tp: TopicPartition) -> None:
-        """Read from the leader with a fresh request, because requests so far returned nothing."""
+        """Read from the leader with a fresh request, because earlier requests returned nothing."""
         state = self.partitions.get(tp)
         if state is not None and state.waits_for is WaitsFor.RECORDS:
             if self._near.is_read(tp, state.node):
@@ -703,9 +704,9 @@ class SourceBroker:
     gathering: Gathering
     is_fetching: bool = False
     too_late: set[TopicPartition] = field(default_factory=set)
-    """Partitions that were added while a fetch was in flight. Its records are not for them: they
-    may be for an earlier copy that had read further, and the offsets in between would look like a
-    gap of the source.
+    """Partitions that were added while a fetch was in flight. The copies do not get records of that
+    fetch, because it may be for an earlier copy at a higher position. The offsets below that
+    position would look like a gap of the source.
     """
     throttled: int = 0
     """Number of responses that a quota has delayed."""

@@ -54,12 +54,12 @@ class SentBatches:
     batches: dict[TopicPartition, tuple[PartitionCopy, OutBatch]]
     at: float
     trip_s: float
-    """Shortest response time of the connection so far, in seconds."""
+    """Shortest response time of the connection before this request was sent, in seconds."""
 
 
 def produce_version(connection: HotConnection, ids: Mapping[str, TopicId]) -> int:
-    """Return the Produce version with topic IDs if the broker and all topics have IDs, else the
-    version with names. Raises Unsupported if the broker is too old.
+    """Return the Produce version with topic IDs if the broker accepts them and all topics have IDs,
+    else the version with names. Raises Unsupported if the broker is too old.
     """
     _, highest = connection.api_versions.get(PRODUCE, (0, 0))
     if highest < VERSION_BY_NAME:
@@ -81,7 +81,7 @@ class TargetState:
         default_factory=lambda: RequestsInFlight(PIPELINE, MOST_IN_FLIGHT)
     )
     by_name: TopicByName | None = None
-    """Evidence that the topic is the same, or None if the broker accepts topic IDs."""
+    """Evidence that the name means the checked topic, or None if the broker accepts topic IDs."""
     node: int | None = None
     """The broker to which the copy sends. It is None only while nothing is in flight."""
 
@@ -106,7 +106,7 @@ class TargetSide:
     _ready: dict[int, dict[PartitionCopy, None]] = field(default_factory=dict)
     """Copies with batches to send, by broker, in the order in which they are served."""
     _blocked: set[PartitionCopy] = field(default_factory=set)
-    """Copies whose next batch must not be sent before a response, or a row of the map."""
+    """Copies whose next batch must wait until a response arrives, or a map row is durable."""
 
     def add(self, copy: PartitionCopy, searched_at: float) -> None:
         """Add a copy. `searched_at`: monotonic time when the search for the start point began."""

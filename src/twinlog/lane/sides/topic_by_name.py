@@ -20,7 +20,7 @@ SEEN_WITHIN_S: Final = 0.02
 """Time for which evidence is valid. Deleting and re-creating a topic took at least 73 ms."""
 
 SLOW_ANSWERS: Final = 3
-"""After this many late metadata responses, the network counts as slow and the next one is used."""
+"""After this many late metadata responses, the next response is used, however late it is."""
 
 
 @dataclass(slots=True)
@@ -65,7 +65,7 @@ class TopicByName:
         return now - self._sent_at[0] <= SEEN_WITHIN_S + min(self._flights_s, default=0.0)
 
     def wants_metadata(self, now: float, asked_at: float) -> bool:
-        """Return True until the metadata that was requested at `asked_at` is recent enough."""
+        """Return True until the topic's metadata, requested at `asked_at`, is recent enough."""
         if self._asked_since is None:
             self._asked_since = now
         if asked_at < self._asked_since:

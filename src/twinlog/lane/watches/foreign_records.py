@@ -8,8 +8,8 @@ higher offset than expected, the watch reads the headers before that batch (`Oth
 A batch of this flow's own producer ID that repeats records is not foreign. It is a late request
 that arrived after the target had forgotten the ID (`EXTRA_RECORDS`).
 
-The watch does not determine the cause. It gives the partition back with a retriable TAKEN_OVER, and
-the cold start that follows finds the cause.
+The watch does not determine the cause. It gives the partition back to the driver with a retriable
+TAKEN_OVER, and the next cold start finds the cause.
 
 If other Twinlog flows write, a check reads a few megabytes and skips the rest, because they may
 write any amount. An unknown client that occasionally writes among them is found by one of the next
@@ -66,11 +66,11 @@ class _Check(NamedTuple):
     span: Span
     acked: int
     ordinal: int
-    """Ordinal of this copy's first record that may be in the span."""
+    """Ordinal of this copy's first record that may be in `span`, the checked target offsets."""
     producer_id: int
 
     def is_repeat(self, header: BatchHeader) -> bool:
-        """Return True if the header's batch is from this copy and repeats earlier records."""
+        """Return True if the header's batch is of this flow and repeats earlier records."""
         if header.magic < 2 or header.is_control or header.producer_id != self.producer_id:
             return False
         return sequences_ahead(header.base_sequence, sequence_of(self.ordinal)) < 0
@@ -159,7 +159,7 @@ class ForeignRecordWatch:
         if writers.repeat is not None:
             copy.trouble = copy.trouble or _repeated_error(copy.target, writers.repeat)
             return
-        # checked up to the span's end at most, because later records were not read
+        # the check saw at most the span's end, because later records were not read
         seen = min(writers.end, check.span.next)
         copy.others.passed = max(seen, copy.others.passed)
         copy.others.has_other_flow |= writers.others

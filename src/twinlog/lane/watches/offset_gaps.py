@@ -1,10 +1,11 @@
 """Reports offsets that a source skips, in topics in which every offset must exist.
 
-A broker that finds no valid batch in a segment continues with the next segment. The offsets in
-between are lost at the source, and look as if they had been compacted. Waiting does not bring them
-back, so the copy continues, and the range is reported. A topic that was compacted in the past looks
-the same, and so do brokers of other vendors that keep their own records in the log. So there is one
-log line per partition in ten minutes, with the number of missing offsets since the last line.
+A broker that finds no valid batch in the rest of a segment continues with the next segment. The
+offsets that it passes over are lost at the source, and look as if they had been compacted. Waiting
+does not bring them back, so the copy continues, and the range is reported. A topic that was
+compacted in the past looks the same, and so do brokers of other vendors that keep their own records
+in the log. So there is one log line per partition in ten minutes, with the number of missing
+offsets since the last line.
 """
 
 from __future__ import annotations

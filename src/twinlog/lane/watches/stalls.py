@@ -98,7 +98,7 @@ class NoLeaderWatch:
         return self._error_of(1, tp, after_s)
 
     def of_take(self, take: TakePartition) -> PartitionError | None:
-        """Return the error because of which a search would have to wait now, or None."""
+        """Return the error if a search must wait for a missing or unreachable leader, else None."""
         error = self._error_of(0, take.source, 0.0)
         for tp in _targets(take):
             error = error or self._error_of(1, tp, 0.0)
@@ -144,7 +144,7 @@ responds sooner.
 """
 
 BOUNDED_AFTER_S: Final = 10.0
-"""STALLED_AFTER_S of a copy with an end (`--once`), which may have only a gap left to read."""
+"""STALLED_AFTER_S for copies with an end (`--once`). Only a gap may be left before that end."""
 
 ASK_S: Final = 10.0
 CHECK_BYTES: Final = 1 << 16
@@ -166,12 +166,12 @@ class StalledPartition(NamedTuple):
 
 
 Found = dict[TopicPartition, StalledPartition | None]
-"""Results by partition: None if there are records to read, or if none is known to be missing."""
+"""Results by partition: None if it has records to read, or is not known to lack records."""
 
 
 @dataclass(slots=True, kw_only=True)
 class StallWatch:
-    """Checks the partitions of a lane that have returned nothing for too long."""
+    """Checks source partitions that lag and have returned nothing for too long."""
 
     ports: LanePorts
     source: SourceSide
@@ -212,7 +212,7 @@ class StallWatch:
 
     def _on_failed(self, error: TwinlogError) -> None:
         self._is_checking = False
-        self._since.clear()  # partitions must be silent for the whole time again
+        self._since.clear()  # the time for which each partition must return nothing begins again
         log.debug("the check of silent partitions failed error=%s", error)
 
     def _error(self, tp: TopicPartition, stalled: StalledPartition) -> PartitionError:

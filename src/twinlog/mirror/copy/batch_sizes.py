@@ -45,7 +45,7 @@ A target may reject a batch as too large although it fits `max.message.bytes`: a
 has its own `compression.type` recompresses batches with another codec and then checks the size
 again. That size cannot be predicted. So a rejected batch is split and sent again, and later batches
 are split before they are sent. Ordinals do not change, nor do sequences and the offset map. Only a
-single record that is rejected alone is too large.
+record that is rejected as the only one of its batch is reported as too large.
 
 A rejected batch is not appended, and the batches that were in flight after it are rejected for
 their sequence. So all these batches wait until nothing is in flight, and are then sent again in
@@ -167,11 +167,11 @@ NO_LIMIT: Final = (1 << 31) - 1
 
 @dataclass(slots=True)
 class Splitter:
-    """The batch sizes that the target of one copy rejects, and the batches to send again."""
+    """A copy's size limit after the target rejected a batch, and the batches to send again."""
 
     producer_id: int
     most_bytes: int = NO_LIMIT
-    """Larger batches are split before they are sent, unless they have only one record."""
+    """Batches larger than this are split before they are sent, except batches of one record."""
     refused: list[OutBatch] = field(default_factory=list)
     """Rejected batches, which are sent again when nothing is in flight."""
     reason: PartitionError | None = None
@@ -198,7 +198,7 @@ class Splitter:
         for batch in later:
             parts += self.parts(batch)
         for batch in parts:
-            batch.sent = 0  # the batch was not appended, so a later repeat would show another lane
+            batch.sent = 0  # not appended, so if a repeat is reported, another lane wrote it
         return parts, reason
 
     def parts(self, batch: OutBatch) -> list[OutBatch]:
@@ -211,7 +211,7 @@ class Splitter:
             return [batch]  # sent whole: the broker also decodes it, and reports the error
         out: list[OutBatch] = []
         done = 0
-        # the local encoding may fit although the target's does not, so the batch is halved anyway
+        # halved in any case: the local encoding may fit although the target's encoding does not
         half = len(rows) // 2
         sized = (
             encoded

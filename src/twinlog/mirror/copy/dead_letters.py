@@ -14,12 +14,12 @@ function does not fail for the record any more. Otherwise the record would be in
 
 1. A dead letter is acknowledged before anything else of its answer is used. So the position of a
    later start is after a failed record only if the record is in the dead-letter topic.
-2. A dead letter is sent once. After an error or a lost response the partition is given back. A
-   transformed partition starts again only after no request of an earlier lane can arrive (rule 4 of
-   `mirror.copy.transformed`).
-3. Then a start reads the dead letters of the partition from the target (`lane.cold_starts`), up to
-   the real end of the log. Records at or after the position that have a dead letter are left out of
-   the copy, so the function never gets them again.
+2. A dead letter is sent once. After an error or a lost response the partition is given back to the
+   driver. A transformed partition starts again only after no request of an earlier lane can arrive
+   (rule 4 of `mirror.copy.transformed`).
+3. That start reads the dead letters of the partition from the target (`lane.cold_starts`), up to
+   the end of the log, which may be above the high watermark. Records at or after the position that
+   have a dead letter are left out of the copy, so the function never gets them again.
 
 No sequences are needed, because by rule 2 no two requests with the same record can arrive. So all
 partitions of a flow share one log, in which the order of batches does not matter. Sequences would
@@ -133,7 +133,7 @@ class DeadLetters(PartitionCopy):
     """
 
     def __init__(self, to: DeadLetterTarget, copy: PartitionCopy, **given: Any) -> None:
-        """`given`: as for the copy. Its `start` has the dead letters that are on the target."""
+        """`given`: the arguments of `copy`, whose `start` has the dead letters on the target."""
         there: KnownDeadLetters | None = given["start"].dead_letters
         epoch = there.epoch if there is not None and there.topic_id == to.topic_id else -1
         super().__init__(
@@ -164,21 +164,22 @@ class DeadLetters(PartitionCopy):
             to.flow, copy.source, copy.source_topic_id, copy.target_topic_id
         )
         self.on_target = set(() if there is None else there.offsets)
-        """Source offsets of the dead letters on the target, at or after the position of the last
-        answer that had some.
+        """Source offsets of the dead letters on the target, except those below the position that
+        was passed last to `are_on_target`.
         """
 
     def are_on_target(
         self, stretch: Stretch, answer: RangeAnswer, position: int, now_ms: int
     ) -> bool:
-        """Return True if the dead letters of an answer are on the target. The first call sends
-        them. `position`: all records below this source offset are decided.
+        """Return True if the dead letters of an answer are on the target. The first call for
+        `stretch` sends them. `position`: no dead letter below this source offset is needed any
+        more.
         """
         if not stretch.is_quarantined:
             self.on_target = {at for at in self.on_target if at >= position}
             checked(stretch, answer)
             (batches,) = stretch.batches
-            # all are found before one is sent
+            # all failed records are found before a dead letter is sent
             records = [*failed_records(batches, answer.quarantined)]
             for record, failure in zip(records, answer.quarantined, strict=True):
                 self.queue(self._batch(record, failure), now_ms)
@@ -216,14 +217,14 @@ class DeadLetters(PartitionCopy):
         self.on_target.add(batch.upstream)
 
     def stop_sending(self) -> None:
-        """Drain, so that no further dead letter is sent."""
+        """Drain, so that no dead letter is sent after those in flight."""
         if self.state is CopyState.COPYING:
             self.drain()
 
 
 def failed_records(batches: memoryview, failures: Iterable[RangeFailure]) -> Iterator[Record]:
     """Yield the records of a range for which a transform fails. Raises CorruptData if the range
-    lacks one.
+    lacks one of these records.
     """
     wanted = iter([failure.offset for failure in failures])
     at = next(wanted, None)

@@ -27,8 +27,8 @@ of them, and the driver assigns, paces and retries a fan as one partition.
 
 - *The map.* Nearly every record would begin a run. Instead each batch announces one run: its *last*
   record. A log always ends after a whole batch, so the resume point is still exact. A branch that
-  gets no records announces now and then how far the source was read for it (`read_to`). Otherwise
-  its next start would read all these records again.
+  gets no records announces every few seconds how far the source was read for it (`read_to`).
+  Otherwise its next start would read all these records again.
 - *K.* Other source partitions write between a branch's batches, so K changes with every response
   and cannot show that records are missing. Instead, losing records is ruled out: while the target
   may not remember the producer ID, only one batch is in flight.
@@ -39,7 +39,7 @@ of them, and the driver assigns, paces and retries a fan as one partition.
 
 - *The first rows of some branches are durable*: records are read only when all branches have a
   durable row (`FanOut.may_read_source`). A branch without a row has written nothing, and begins
-  where the others did.
+  where the other branches did.
 - *A batch is announced*: the row names the source record of that ordinal, whether it is written or
   not.
 - *A batch is sent*: the next start finds it by its sequence. If it ends at a record that no row
@@ -150,7 +150,7 @@ class FanIntake(Intake):
     def read(
         self, records: memoryview, aborted: Iterable[Aborted], end: int
     ) -> tuple[BatchHeader | None, Rows]:
-        """Return the records of one Fetch response, and the header of the last batch that had some.
+        """Return the records of one Fetch response, and the header of the last batch with records.
 
         As in `take`, records before a bad batch are returned, and the next response begins with
         that batch.
@@ -292,8 +292,8 @@ class FanOut:
         read.
 
         The first row of a branch states where the branch begins, and a record that is read would
-        replace this row. If the lane died before all branches have a row, the beginning of the
-        others would be unknown.
+        replace this row. If the lane died before all branches have a row, it would be unknown where
+        the other branches begin.
         """
         self._rowless = {branch for branch in self._rowless if branch.tail.durable_ordinal < 0}
         self._is_read, before = not self._rowless, self._is_read

@@ -151,7 +151,7 @@ class Intake:
         self.left_out: list[tuple[int, int]] = []
         """Ranges [first, next) of applied `skips`. The lane reads and empties the list."""
         self.batches = 0
-        """Number of batches read, without skipped ones."""
+        """Number of batches that were read and not skipped."""
         self.deep_batches = 0
         self.packed_batches = 0
         """Number of batches whose payload was recompressed with another codec."""
@@ -169,8 +169,8 @@ class Intake:
     def take(self, records: memoryview, aborted: Iterable[Aborted], end: int) -> list[OutBatch]:
         """Return the batches of one Fetch response that begin below `end`.
 
-        Batches before a bad batch are returned, and the next response begins with the bad one. A
-        TwinlogError, which names the offset, is raised only if the bad batch is the first one.
+        If a batch is bad, the batches before it are returned, and the next response begins with the
+        bad one. A TwinlogError, which names the offset, is raised only if the first batch is bad.
         """
         out: list[OutBatch] = []
         rolled_back = RolledBack(aborted if self._reads_committed else ())
@@ -389,8 +389,8 @@ class Intake:
         if skip is None or not skip.is_batch:
             return False
         if header.next_offset > skip.next and _is_sound(header, batch):
-            # another replica has a valid batch, so only its records at the skipped offsets are left
-            # out
+            # this batch, from another replica, is valid, so only its records at the skipped offsets
+            # are left out
             return False
         self.left_out.append((skip.first, skip.next))
         self.position = skip.next
@@ -532,7 +532,7 @@ class Intake:
         return tuple(runs), marked
 
     def shift(self, distance: int) -> None:
-        """Shift the target offsets that are planned for further records by `distance`."""
+        """Shift the planned target offsets of records that are not read yet by `distance`."""
         self.k += distance
         if (last := self._last_run) is not None:
             self._last_run = last._replace(downstream=last.downstream + distance)

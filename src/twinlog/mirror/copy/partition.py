@@ -48,8 +48,8 @@ arise.
 
 **A lost response.** If a connection breaks, the outcome of everything in flight is unknown
 (`on_disconnected`). The partition drains and goes back to the driver, which states in the next Take
-for how long these requests may still arrive. The next start reads the target's log. From then on
-there are three cases:
+for how long these requests may still arrive. The next start reads the target's log. For each batch
+that was in flight, there are three cases:
 
 - *The batch is on the target.* The log's end shows that, and the copy resumes after it.
 - *The batch arrives later.* It has the same first record and the same sequence as the next batch of
@@ -171,7 +171,7 @@ class PartitionCopy:
         self.acked_records = 0
         self.acked_bytes = 0
         self.ages, self.latencies = TimingSum(), TimingSum()
-        """Ages of batches when they were read, and their latencies when they were acknowledged."""
+        """Ages of batches when they were read, and latencies of acknowledged batches."""
         self.queued_bytes = 0
         self.in_flight_bytes = 0
         """The part of `queued_bytes` that is in flight."""
@@ -179,11 +179,11 @@ class PartitionCopy:
         """Number of batches that may be in flight if nothing limits them to one."""
         self.last_timestamp = start.last_timestamp
         self.trouble: PartitionError | None = None
-        """The first problem of writing, or a worse later one. If set, nothing more is sent, and the
-        log is checked after the copy has drained.
+        """The first problem of writing, or a later one that is worse. If set, nothing more is sent,
+        and the log is checked after the copy has drained.
         """
         self.source_trouble: TwinlogError | None = None
-        """The error because of which reading has stopped. Records read before are still sent."""
+        """The error that has stopped reading. Records read before it are still sent."""
         self.others = OtherWriters(has_other_flow=start.has_company)
         self.lost_answers = False
         """Whether requests of this lane may still be on their way to the target."""
@@ -228,7 +228,7 @@ class PartitionCopy:
         return self.queued_bytes - before
 
     def queue(self, batch: OutBatch, now_ms: int, *, always: bool = False) -> None:
-        """Queue a batch and announce its runs. The batch is sent when its rows are in the map."""
+        """Queue a batch and announce its runs. It is sent when their rows are in the map."""
         is_small = len(batch.data) <= self._splitter.most_bytes
         for part in (batch,) if is_small else self._splitter.parts(batch):
             self._queue_one(part, always=always)
@@ -247,7 +247,7 @@ class PartitionCopy:
         self.queued_bytes += len(batch.data)
 
     def has_read(self) -> None:
-        """Update the state after a Fetch response was processed."""
+        """Update the position and the queue after a Fetch response was processed."""
         if self.state is not CopyState.COPYING:
             # these batches are not sent; the next lane reads their records again, from
             # `acked_upstream` on
@@ -296,7 +296,7 @@ class PartitionCopy:
     @property
     def is_listed(self) -> bool:
         """Whether the target has this producer ID: it listed the ID at the start, or has accepted a
-        batch since.
+        batch after the start.
         """
         return self._is_listed
 
@@ -317,7 +317,7 @@ class PartitionCopy:
         return batch.runs[-1].ordinal if batch.runs else self._first_row_ordinal
 
     def next_batch(self, now_ms: int) -> OutBatch | None:
-        """Return the next batch, then counted as in flight, or None if none may be sent now."""
+        """Return the next batch and count it as in flight, or None if none may be sent now."""
         if not self.is_ready:
             return None
         batch = self._queue[0]
@@ -449,7 +449,7 @@ class PartitionCopy:
             self._clean(batch, base_offset, now_ms)
 
     def _send_again(self, now_ms: int) -> None:
-        """If nothing is in flight, split the rejected batches and queue their parts in front."""
+        """If nothing is in flight, split the rejected batches and queue their parts first."""
         if self._in_flight or self.state is not CopyState.COPYING:
             return
         parts, reason = self._splitter.cut()
@@ -496,8 +496,8 @@ class PartitionCopy:
             return False
         if self._stamps_own_time is not None:
             return not self._stamps_own_time and batch.sent == 1
-        # if the configs are unknown, a time far from now means a repeat, because this append did
-        # not set it
+        # if the configs are unknown, a time far from now shows a repeat, because an append sets the
+        # current time, or none
         is_now = abs(log_append_time_ms - now_ms) < CLOCKS_MS
         return not is_now or log_append_time_ms <= batch.max_timestamp
 

@@ -48,7 +48,7 @@ RANGE_BYTES: Final = 1 << 20
 
 @dataclass(slots=True, kw_only=True)
 class Stretch:
-    """A contiguous part of the source partition that was read, within one leader epoch."""
+    """A contiguous part of the source partition, as it was read, within one leader epoch."""
 
     first: int
     end: int = -1
@@ -70,8 +70,8 @@ class Stretch:
         self.size += len(batch)
 
     def cut(self, offset: int) -> Stretch:
-        """End this stretch at `offset`, where the answer to its range ends. Return the rest, which
-        has the batches that end after `offset`. The stretch must have been offered.
+        """End this stretch at `offset`, where the answer to its range ends. Return the rest of it,
+        with the batches that end after `offset`. The stretch must have been offered.
         """
         rest = Stretch(first=offset, end=self.end, epoch=self.epoch, end_epoch=self.end_epoch)
         (view,) = self.batches
@@ -88,7 +88,7 @@ class RangeIntake(Intake):
     _stretches: list[Stretch]
 
     def read(self, records: memoryview, aborted: Iterable[Aborted], end: int) -> list[Stretch]:
-        """Return the stretches of a Fetch response, in order and without a gap in between.
+        """Return the stretches of a Fetch response, in order and without gaps between them.
 
         As in `take`, stretches before a bad batch are returned, and the next response begins with
         that batch.

@@ -76,9 +76,10 @@ def refusal(
     message: str | None,
     record: int,
 ) -> PartitionError:
-    """Return the error of a partition whose batch (`what`) was rejected with Kafka's `error`.
+    """Return the error of a partition whose batch was rejected with Kafka's `error`.
 
-    `record` is the index of the record that the target names, or -1 if it names none.
+    `what` describes the batch. `record` is the index of the record that the target names, or -1 if
+    it names none.
     """
     detail = f" ({message})" if message else ""
     if error in SEQUENCE_ERRORS:
@@ -119,7 +120,7 @@ def unchecked_log_error(target: TopicPartition) -> PartitionError:
 
 
 def other_writer_error(target: TopicPartition, batch: OutBatch) -> PartitionError:
-    """Return the error for a batch that the target already had before this lane sent it."""
+    """Return the error for a batch that another lane had written before this lane sent it."""
     return PartitionError(
         f"{target} at ordinal {batch.ordinal}: the target already had this batch, though "
         "this lane did not send it: another lane of the flow also writes; reading the log again",

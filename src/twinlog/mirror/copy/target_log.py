@@ -28,7 +28,7 @@ wait until a living lane has stopped, and the log has been checked again.
 Leader epochs show under which leader a log was checked, and when it must be checked again.
 
 Kafka counts the elections of a partition's leader in its *leader epoch*. Two observations of a log
-belong together only if no election in between can have changed its end. The copy uses epochs in
+belong together only if no election between them can have changed its end. The copy uses epochs in
 four ways:
 
 | epoch | known from | used for |
@@ -94,11 +94,11 @@ class EarlierLane:
 
     @property
     def may_be_checked(self) -> bool:
-        """Whether the batch need not wait any longer, so that the log can be checked now."""
+        """Whether the held-back batch need not wait any longer, so that the log can be checked."""
         return not (self._late_requests if self._waits_for_requests else self._may_live)
 
     def on_ended(self, *, is_over: bool) -> None:
-        """Note that the lane has stopped. `is_over`: its last requests cannot arrive any more."""
+        """Note that the lane has stopped. `is_over`: its requests cannot arrive any more either."""
         self._may_live = False
         self._late_requests &= not is_over
 
@@ -120,16 +120,16 @@ class OtherWriters:
     until the writer is known.
     """
     ordinal: int = -1
-    """Ordinal of this flow's first record after the beginning of `unknown`."""
+    """Ordinal of this flow's first record at or after the beginning of `unknown`."""
     passed: int = 0
     """Target offset up to which the writers are known."""
     reach: int = -1
-    """Target offset up to which only other clients wrote after this flow's last record, at the last
-    check.
+    """The last check found only records of other clients from this flow's last record up to this
+    target offset.
     """
 
     def note_foreign(self, first: int, following: int, ordinal: int) -> None:
-        """Note foreign records before the batch of this ordinal, which was just acknowledged."""
+        """Note foreign records at [first, following), right before the batch of this ordinal."""
         if self.has_other_flow:
             return
         if self.unknown is None:
@@ -139,8 +139,8 @@ class OtherWriters:
     def mark_above(self, acked: int, *, moves: bool) -> int:
         """Return the target offset of a mark if this flow's last record ends at `acked`.
 
-        If nothing is in flight (`moves`), the mark is set after many foreign records, so that a
-        later start need not read them.
+        If nothing is in flight (`moves`), and many foreign records follow, the mark is set after
+        them, so that a later start need not read them.
         """
         return self.reach if moves and self.reach - acked >= MARK_AFTER else acked
 

@@ -33,7 +33,7 @@ OCTAVE: Final = 4
 
 
 def bucket_of(passed_ms: int) -> int:
-    """Return the bucket of a time. Negative times are in the first bucket."""
+    """Return the number of a time's bucket. Negative times are in the first bucket."""
     if passed_ms < SMALL_MS:
         return max(0, passed_ms)
     shift = passed_ms.bit_length() - 3
@@ -41,7 +41,7 @@ def bucket_of(passed_ms: int) -> int:
 
 
 def upper_ms(bucket: int) -> int:
-    """Return the longest time in this bucket."""
+    """Return the longest time (ms) that `bucket_of` puts into this bucket."""
     following = bucket + 1
     if following < SMALL_MS:
         return bucket

@@ -10,7 +10,7 @@ survives once, in order, and the map must contain its source offset.
 An answer is accepted once, and used in the order of the source. Then its batches are ordinary ones:
 they get the next ordinals, their map rows are written first, and `PartitionCopy` does the rest.
 
-**Differences from the copy of a raw partition**
+**Differences from the copy of a raw (untransformed) partition**
 
 1. *Ordinals count output records.* K is still constant, because only this flow writes to the target
    partition. A filtered record is a gap like that of a compacted source.
@@ -20,7 +20,7 @@ they get the next ordinals, their map rows are written first, and `PartitionCopy
    ordinals that the map names (`mirror.start.announced`). Rows have a mark, so that a start gets
    all runs that it may need.
 3. *A position is announced* if everything after the last record was filtered (`note_position`): all
-   offsets below it were read, and the next record gets this ordinal.
+   offsets below it were read, and the next record gets the announced ordinal.
 4. *The copy never runs while late requests may arrive.* Two raw lanes send the same record under
    the same sequence, so it does not matter whose request the broker accepts. With transforms, the
    map of one lane would describe records of the other lane. So a transformed partition starts only
@@ -28,8 +28,8 @@ they get the next ordinals, their map rows are written first, and `PartitionCopy
    and the log are read.
 
 **A failure** of the function ends reading at that record. Everything before it is appended, then
-the partition is given back with the record's offset. With `on-error` quarantine, the answer lacks
-the failed record, and is used only after that record is in the dead-letter topic
+the partition is given back to the driver with the record's offset. With `on-error` quarantine, the
+answer lacks the failed record, and is used only after that record is in the dead-letter topic
 (`mirror.copy.dead_letters`).
 """
 
@@ -65,7 +65,7 @@ class Transformer(Protocol):
         """Return the answers that have arrived since the last call. Never blocks."""
 
     def unanswered(self, after_s: float) -> Iterable[SourceRange]:
-        """Return the ranges without an answer for `after_s`, although it was their turn."""
+        """Return the ranges that have waited for an answer for `after_s` since their turn came."""
 
 
 class RangeDesk:
@@ -113,7 +113,8 @@ class RangeDesk:
     def deliver(self, now_ms: int) -> Iterator[TransformedCopy]:
         """Give the answers that have arrived to their copies, and yield these copies.
 
-        Answers with unknown numbers are dropped, because they are repeats or of withdrawn ranges.
+        Answers with unknown numbers are second answers, or are to withdrawn ranges, and are
+        dropped.
         """
         for answer in self._transformer.answers():
             if answer.number in self._given:
@@ -136,14 +137,14 @@ class TransformedCopy(PartitionCopy):
         dead_letters: DeadLetterTarget | None = None,
         **given: Any,
     ) -> None:
-        """`given`: as for `PartitionCopy`."""
+        """`given`: the arguments of `PartitionCopy`."""
         there = given["start"].dead_letters
         done = [Skip(first=at, next=at + 1) for at in (() if there is None else there.offsets)]
         super().__init__(**given | {"skips": (*given.get("skips", ()), *done)})
         if self.late_requests or not self.is_ours_alone:
             raise ValueError("a transformed copy needs a topic of its own, and no late requests")
         self.transform = transform
-        """Digest of the chain of transforms, in hex."""
+        """Digest of the topic's chain of transforms, in hex."""
         self._desk = desk
         self.dead_letters = (
             None if dead_letters is None else DeadLetters(dead_letters, self, **given)
@@ -152,7 +153,7 @@ class TransformedCopy(PartitionCopy):
         self._asked: deque[Stretch] = deque()
         """Stretches that were read and have not become batches yet, in order."""
         self._decided = self.intake.position
-        """All records below this upstream offset are filtered, or in batches."""
+        """All records below this upstream offset were filtered, or are in batches."""
         self._decided_epoch = self.acked_epoch
 
     # -- batches from the source
@@ -252,7 +253,7 @@ class TransformedCopy(PartitionCopy):
         self._fail(error)
 
     def _fail(self, error: TwinlogError) -> None:
-        """Stop reading. Records that were accepted before are still sent."""
+        """Stop reading. Records of answers that were already used are still sent."""
         self.source_trouble = self.source_trouble or error
         self.drop_unsent()
 

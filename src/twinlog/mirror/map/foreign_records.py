@@ -1,4 +1,4 @@
-"""Records of other clients in a topic to which only its flow should write.
+"""Records of other clients in a remote topic to which only the flow that copies should write.
 
 **Border**
 
@@ -60,7 +60,7 @@ def copy_border(
     log: tuple[int, int],
     batch_from: Callable[[int, int], BatchHeader | None],
 ) -> int:
-    """Return the offset after the flow's last record in a log with these bounds.
+    """Return the offset after the flow's last record in a target log with the bounds `log`.
 
     `batch_from(offset, end)` returns the batch that contains an offset, or the next one that begins
     before `end`. Raises BorderUnknown if retention or the cleaner deleted the batches around the
@@ -91,8 +91,8 @@ def copy_border(
 
 
 MAX_READS: Final = 64
-"""Maximum fetches of about 1 MB from the first foreign record on. If the log is longer, nothing is
-accepted.
+"""Maximum fetches of about 1 MB from the first foreign record to the log's end. If more are needed,
+nothing is accepted.
 """
 
 
@@ -191,7 +191,7 @@ def walk(
 def _batches(
     read: Callable[[int], memoryview], first: int, end: int
 ) -> Iterator[BatchHeader | None]:
-    """Yield all batch headers, then None if the read limit was reached before the end."""
+    """Yield all batch headers in [first, end), then None if MAX_READS was reached before `end`."""
     position = first
     for _ in range(MAX_READS):
         if position >= end:
@@ -204,7 +204,7 @@ def _batches(
                 position = header.next_offset
                 yield header
         if position == before:
-            return  # compaction has removed all further batches
+            return  # compaction has removed all batches from here on
     if position < end:
         yield None
 
@@ -212,7 +212,7 @@ def _batches(
 def pending(accepted: Sequence[Accepted], stretch: TailStretch, end: int) -> list[Accepted]:
     """Return the acceptances that may not be in the map yet, in falling order of offsets.
 
-    If the log lost its end, some of these may be obsolete. Only a check of the log shows which.
+    If the log lost its end, some acceptances may be obsolete. Only a check of the log shows which.
     """
     candidates = [
         acceptance

@@ -27,7 +27,7 @@ RUNS_PER_CHUNK: Final = 400
 """
 
 MOVED_TOGETHER: Final = 64
-"""A row is written after this many runs were shifted, and every few seconds because of the mark."""
+"""Shifts of runs are written together: after this many, or earlier with the next mark."""
 
 CLOSED_KEPT: Final = 2
 """Number of durable full chunks in memory, because a copy that is handed over may end in one."""
@@ -35,7 +35,7 @@ CLOSED_KEPT: Final = 2
 
 @dataclass(slots=True)
 class _Full:
-    """A chunk that gets no more runs."""
+    """A full chunk of the offset map, which gets no more runs."""
 
     chunk: int
     runs: list[Run]
@@ -120,7 +120,7 @@ class MapTail:
         return tail
 
     def announce(self, run: Run, fingerprint: int | None, *, always: bool = False) -> None:
-        """Add a run that begins in the next batch to send. `always`: add the run even if it
+        """Add a run that begins in the batch that is queued next. `always`: add the run even if it
         continues the last run.
         """
         if self.runs and run.continues(self.runs[-1]) and not always:
@@ -130,7 +130,7 @@ class MapTail:
             if not is_noted or fingerprint is None:
                 return
         if self.runs and run.ordinal == self.runs[-1].ordinal:
-            # the announced run is replaced, because no record was written for it
+            # the announced run of this ordinal is replaced, because no record was written for it
             self.runs[-1] = run
         else:
             self._append(run)
@@ -250,7 +250,7 @@ class MapTail:
             self.durable_ordinal = max(self.durable_ordinal, run.ordinal)
 
     def _is_announced(self, run: Run) -> bool:
-        """Return True unless another run replaced this one after its row was sent."""
+        """Return True unless a run of the same ordinal replaced this one after its row was sent."""
         for runs in (*(full.runs for full in self._full), self.runs):
             held = run_at(runs, run.ordinal)
             if held is not None and held.ordinal == run.ordinal:
@@ -284,7 +284,7 @@ class MapTail:
         self.dirty = True
 
     def note(self, mark: Mark) -> None:
-        """Set the mark. If it has changed, it is written with the next row, or in its own row."""
+        """Set the mark. If it has changed, a row is written even if it has no new run."""
         if mark != self.mark:
             self.mark = mark
             self.dirty = True

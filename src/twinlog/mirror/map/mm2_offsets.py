@@ -39,8 +39,8 @@ class Pair(NamedTuple):
 
 
 def kept(pairs: Iterable[Pair], upstream: int, downstream: int) -> tuple[Pair, ...]:
-    """Return the pairs to keep, from all pairs in log order. None is at or after the map's begin,
-    and older pairs are thinned out.
+    """Return the pairs to keep, from all pairs in log order. The map begins at (upstream,
+    downstream), so only pairs before that are kept. Older pairs are thinned out.
     """
     out: list[Pair] = []
     for pair in pairs:

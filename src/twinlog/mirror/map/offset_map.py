@@ -37,7 +37,7 @@ D. Within a term, chunks only grow, and their first ordinal never changes. A wri
 E. Ordinals rise strictly within a partition after the cut. Upstream and downstream offsets rise
    with them.
 F. A null value deletes a chunk if both logs have deleted the records of its runs (for a branch: if
-   its runs are below the branch's mark). The very first chunk is never deleted
+   its runs are below the branch's mark). The first chunk of the copy is never deleted
    (`control.duties.own_topics`).
 G. The very first row fixes where the copy began. `twinlog.start` is never evaluated again for this
    pair of logs, nor for this source log if its target is created again. The row is written before
@@ -366,7 +366,7 @@ class PartitionMap:
 
     @property
     def fingerprints(self) -> dict[int, int]:
-        """Fingerprints by ordinal. A chunk has only the one of its last run's first record."""
+        """Fingerprints by ordinal: in each chunk, only that of the last run's first record."""
         return {
             entry.runs.last_ordinal: entry.fingerprint
             for entry in self._entries
@@ -404,7 +404,7 @@ class PartitionMap:
     def open_from(self) -> int:
         """First ordinal of the newest chunk, which the next term repeats (rule C).
 
-        -1 if there is no chunk, or if the newest is of a size that only earlier releases wrote.
+        -1 if there is no chunk, or if the newest chunk has a size that only earlier releases wrote.
         """
         newest = self._entries[-1] if self._entries else None
         is_ours = newest is not None and newest.runs.count <= MOST_REPEATED
@@ -414,7 +414,7 @@ class PartitionMap:
         """Apply one row to the table (rules A to D)."""
         stored = row.stored() if isinstance(row, ChunkRow) else row
         if stored.producer_id >= 0:
-            # noted even if the row is void, because the flow may have written records under this ID
+            # added even if the row is void, because the flow may have written records under this ID
             self.producers.add(stored.producer_id)
         if stored.runs is None:
             return
@@ -457,8 +457,8 @@ class PartitionMap:
             self._runs = None
 
     def prunable(self, ordinal: int) -> list[tuple[Term, int]]:
-        """Return the chunks, without the first and the newest, whose runs end at `ordinal` or
-        before.
+        """Return (term, chunk) of the chunks whose runs end at or below `ordinal`, without the
+        first and the newest chunk.
         """
         next_entry = self._entries[1:-1]
         following = self._entries[2:]

@@ -13,11 +13,12 @@ Why the result is either exact or absent:
 
 A. Rows are durable before the data that they announce. So a map that is read after the log end was
    queried has the runs of all of this flow's records below that end. The upstream offset of a
-   written ordinal never changes. Only an unclean election on the target in between can remove a
-   written record. A read then fails with TRUNCATED, or returned records that the log no longer has.
-B. Neither the planned offset of a run nor writers in between matter: only producer ID, sequence and
-   offset of the broker's batch decide. A record of another client has another producer ID, even
-   after the last run.
+   written ordinal never changes. Only an unclean election on the target since the query can remove
+   a written record. A read then fails with TRUNCATED, or returned records that the log no longer
+   has.
+B. Neither the planned offset of a run nor records of other writers between its records matter: only
+   producer ID, sequence and offset of the broker's batch decide. A record of another client has
+   another producer ID, even after the last run.
 C. A batch from which compaction has removed records keeps its base offset and base sequence
    (Kafka's `MemoryRecords.buildRetainedRecordsInto`), and no batch of this flow spans the wrap of
    sequences (`mirror.copy.intake`). So offsets within a batch are ordinals plus a constant.
@@ -60,7 +61,7 @@ class Origin:
     producers: frozenset[int]
     runs: PackedChunk
     is_cut: bool
-    """Whether the map has earlier runs, which were not sent to the tasks."""
+    """Whether the map has runs before those of this part, which were not sent to the tasks."""
 
 
 class OriginStretch(NamedTuple):
@@ -68,7 +69,7 @@ class OriginStretch(NamedTuple):
 
     begin: int
     origin: int
-    """Index in `Origins.known`, or NOBODY."""
+    """Index in `Origins.known`, or NOBODY if the records are not copies."""
     distance: int
 
 
@@ -88,8 +89,8 @@ def origin_of(
     if partition_map.mark is None:
         begin = following(runs, first, DOWNSTREAM) - 1
     else:
-        # at most this many of this flow's records are in [first, mark): other clients' records may
-        # take some of the offsets
+        # at most `most` of this flow's records are in [first, mark), because other clients' records
+        # may take some of the offsets
         most = max(log_end, partition_map.mark.downstream) - first
         begin = following(runs, partition_map.mark.ordinal - most, ORDINAL) - 1
     begin = max(0, min(begin, until - 1))

@@ -16,8 +16,9 @@ A. Every source record between the first and the last copied one was copied. The
    its ordinal, or has no record at that ordinal any more. So if the source lacks no record, each
    record determines the ordinal of the next one.
 B. If a target record has no source record, the source's cleaner has removed that one. Between two
-   source records, at most as many target records lack theirs as there are offsets that compaction
-   may have emptied. Markers and aborted records do not count, because they were never copied.
+   source records, the number of such target records is at most the number of offsets that
+   compaction may have emptied. Markers and aborted records do not count, because they were never
+   copied.
 C. If several positions are possible, all are followed. If an equal target record is within reach,
    the source record is not assumed to be at a cleaned ordinal. The reason is that a cleaner removes
    the earlier of two records with the same key, so of two equal records the later one remains on
@@ -35,8 +36,8 @@ cleaner or retention removed the record of an ordinal, the ordinal is marked as 
 
 Several rows cannot be written atomically: if the process dies between two rows, the first ones
 remain. So a mirror must be able to start from the map after each row. For this, every row but the
-last ends with the newest runs of the log. Before these comes a bridge, one run in place of all runs
-that no row contains yet:
+last ends with the newest runs of the log. Before these newest runs comes a bridge, one run in place
+of all runs that no row contains yet:
 
     row 0    runs 0..299                  bridge              the last 99 runs     "open": 1
     row 1         runs 300..599              bridge           the last 99 runs     "open": 1
@@ -65,9 +66,9 @@ from twinlog.mirror.map.map_tail import RUNS_PER_CHUNK
 from twinlog.mirror.map.offset_map import ChunkRow, PartitionKey, Run, Term
 
 ABSENT: Final = 0
-"""Number of an ordinal without a record. `number_of` never returns it."""
+"""Stands for an ordinal without a record, instead of a content number (`number_of`)."""
 MAX_HELD: Final = 1 << 22
-"""Maximum number of ordinals in memory, which take 38 MB."""
+"""Maximum number of target ordinals in memory. These take 38 MB."""
 
 _BYTES: Final = 8
 _MASK: Final = (1 << 64) - 1
@@ -207,7 +208,7 @@ class FollowedPath:
     equal: int
     """Number of records found equal in both logs. If it is 0, the path proves nothing."""
     differs: Pair | None
-    """The position with the highest ordinal at which no record matched, or None."""
+    """Of the positions at which no record matched, the one with the highest ordinal, or None."""
 
 
 _Chain = tuple["_Chain | None", int, int]
@@ -231,7 +232,7 @@ class Follower:
         self._window = window
         self._runs = RunList(k=k)
         self._met = met
-        """Start pairs of other paths. Pairs that this path meets are removed."""
+        """Start pairs of other paths. A pair that this path meets is removed from the set."""
         self._ends: dict[int, _Chain | None] = {}
         self._equal = 0
         self._differs: Pair | None = None
@@ -239,7 +240,7 @@ class Follower:
     def follow(self, slots: Iterator[Slot], ordinal: int) -> FollowedPath:
         """Follow the path to its end.
 
-        `ordinal`: that of the first slot, or FROM_BEGINNING if it is unknown.
+        `ordinal`: the ordinal of the first slot's record, or FROM_BEGINNING if it is unknown.
         """
         states = [_EqualPair(FROM_BEGINNING, -1)]
         if ordinal != FROM_BEGINNING:
@@ -312,7 +313,7 @@ class Follower:
         return list(following.values())
 
     def _search_end(self, state: _EqualPair, holes: int, upstream: int) -> None:
-        """Note `upstream` as an end of the copy if all remaining target records may precede it."""
+        """Note `upstream` as a possible end if all remaining target records may precede it."""
         left = self._window.end - 1 - state.ordinal
         if state.ordinal == FROM_BEGINNING or not state.floating <= left <= state.floating + holes:
             return
@@ -356,7 +357,7 @@ class Follower:
         if state.ordinal == FROM_BEGINNING or not between:
             chain = (state.chain, ordinal, upstream)
         else:
-            # rule E: the records in between get the offsets right before this pair
+            # rule E: the records between the two pairs get the offsets right before this pair
             chain = (state.chain, state.ordinal + 1, upstream - between)
         return _EqualPair(ordinal, upstream, 0, 0, chain)
 

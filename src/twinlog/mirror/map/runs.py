@@ -30,7 +30,7 @@ class Run(NamedTuple):
         return self.downstream + ordinal - self.ordinal
 
     def continues(self, other: Run) -> bool:
-        """Return True if this run adds nothing to the run `other`, which precedes it."""
+        """Return True if the preceding run `other` already includes this run's records."""
         distance = self.ordinal - other.ordinal
         return (
             self.upstream - other.upstream == distance
@@ -109,7 +109,7 @@ class PackedChunk:
         return runs_of(json.loads(self._packed))
 
     def below(self, ordinal: int) -> PackedChunk:
-        """Return the runs below an ordinal, of which there must be at least one, as a chunk."""
+        """Return the runs below an ordinal as a chunk. There must be at least one such run."""
         if self.last_ordinal < ordinal:
             return self
         return PackedChunk.of(run for run in self.unpacked() if run.ordinal < ordinal)
@@ -223,7 +223,7 @@ def run_at(runs: Sequence[Run], ordinal: int) -> Run | None:
 
 
 def run_at_upstream(runs: Sequence[Run], upstream: int) -> Run | None:
-    """Return the last run that begins at or below this upstream offset, or None without one."""
+    """Return the last run that begins at or below this upstream offset, or None if none does."""
     at = following(runs, upstream, UPSTREAM)
     return runs[at - 1] if at else None
 

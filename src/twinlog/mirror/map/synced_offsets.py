@@ -1,4 +1,4 @@
-"""Remembers which group offsets were set by a sync.
+"""Remembers which group offsets were set by a flow's sync of group offsets, not by the group.
 
 With two flows in opposite directions, a group's offset on one cluster is either the group's own
 progress there, or was set by the sync of the other flow.
@@ -11,8 +11,8 @@ from typing import Final, NamedTuple
 from twinlog.model import TopicId, TopicPartition
 
 KEPT: Final = 4
-"""Number of offsets to remember per group and partition. The last one may not be committed yet, and
-a checkpoint may be newer than the committed offset.
+"""Number of offsets to remember per group and partition. The newest one may not be committed yet,
+and a checkpoint may be newer than the committed offset.
 """
 
 

@@ -23,8 +23,8 @@ A. Rows of the map are written ahead of their data, so the map alone does not sh
 B. No translation is after the reach. An offset above the reach is translated to the reach itself,
    so nothing is skipped, and some records are read again.
 C. In a shared topic, foreign records are between this flow's records. The translation is still the
-   offset of this flow's record. If another client has just written in between, the map is corrected
-   a moment later. Until then the translation is too low, never too high.
+   offset of this flow's record. If another client has just written between them, the map is
+   corrected a moment later. Until then the translation is too low, never too high.
 
 **Why a group is never set ahead of the truth**
 
@@ -81,8 +81,8 @@ class Translation(NamedTuple):
 
     offset: int
     is_exact: bool
-    """False if the given offset is after the copied records, or before the records that the map
-    knows. The translation may then be lower than the true offset.
+    """False if the given offset is after the copied records, or before the records in the map. In
+    both cases the translation may be lower than the true offset.
     """
 
     def within(self, log_start: int, log_end: int) -> int:
@@ -115,7 +115,7 @@ def downstream_within(
 
 
 def _is_before_map(runs: Sequence[Run], log_start: int, upstream: int) -> bool:
-    """Return True if the record may be in the part of the target log before the map begins.
+    """Return True if the record at `upstream` may be in the target log before the map begins.
 
     MirrorMaker 2 copied such a record to an unknown offset, and it must not be skipped. In a shared
     topic, foreign records may be read again because of this.
@@ -164,7 +164,7 @@ def reach_at(runs: Sequence[Run], ordinal: int, downstream: int) -> Reach:
 
 def reach_of(partition_map: PartitionMap, ordinal: int, downstream: int) -> Reach:
     """Return the same as `reach_at`. For transformed records, the reach extends to the announced
-    source offset of the next record, because the records in between were filtered.
+    source offset of the next record, because the records before that offset were filtered.
     """
     reach, run = (
         reach_at(partition_map.runs, ordinal, downstream),

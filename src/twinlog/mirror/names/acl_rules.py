@@ -12,8 +12,8 @@ switchover sets this ACL on the source, and it must not follow the producers to 
 
 `twinlog.sync.topic.acls.prefixed` also copies PREFIXED patterns, each under the name that its
 topics get, and maps the literal `*` to the prefix of remote topics.
-`twinlog.sync.topic.acls.removal` removes ACLs that the source does not have (any more), if such a
-sync could have created them.
+`twinlog.sync.topic.acls.removal` removes ACLs from the target that the source does not have (any
+more), if a sync by these rules could have created them.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def _is_for_writers(acl: TopicAcl) -> bool:
 
 
 def shuts_writers_out(acl: TopicAcl) -> bool:
-    """Return True if the ACL blocks all writers except super users."""
+    """Return True if the ACL denies WRITE to every user, so that only super users can write."""
     return (acl.permission, acl.operation, acl.principal, acl.host) == (
         Permission.DENY,
         WRITE,

@@ -31,7 +31,7 @@ class ConfigDiff:
     old: str | None
     """The current value, or None if it is unknown."""
     was_own: bool
-    """Whether the remote topic had its own value, set by a client or an earlier sync."""
+    """Whether the remote topic has a value of its own, set by a client or an earlier sync."""
 
     def __str__(self) -> str:
         return f"{self.name} {_shown(self.old)} -> {_shown(self.new)}"
@@ -95,7 +95,7 @@ def shortens_life(diff: ConfigDiff) -> bool:
 
 
 def may_shorten_life(diff: ConfigDiff) -> bool:
-    """Return the same as `shortens_life`, but True if the effect of the change is unknown.
+    """Return the same as `shortens_life`, but also True if the effect of the change is unknown.
 
     If a config is removed, the default of the target's brokers applies, which may keep less than
     Kafka's own default.

@@ -48,8 +48,8 @@ def policy_of(flow: FlowConfig) -> DefaultReplicationPolicy:
 
 
 def offset_syncs_topic(flow: FlowConfig, syncs: OffsetSyncsConfig) -> str:
-    """Return the name of MirrorMaker 2's offset syncs topic, which contains the alias of the other
-    cluster.
+    """Return the name of MirrorMaker 2's offset syncs topic. It contains the alias of the flow's
+    cluster that does not have this topic.
     """
     other = flow.source_alias if syncs.on_target else flow.target_alias
     return policy_of(flow).offset_syncs_topic(other)
@@ -123,7 +123,7 @@ class TopicSelector:
         """Return True if the target's alias contains the separator, and the name contains the
         alias.
 
-        Split at the separator, such an alias looks like several, so it is searched as a whole.
+        If such an alias is split at the separator, it looks like several, so it is searched whole.
         """
         policy = self.policy
         if type(policy) is not DefaultReplicationPolicy or not policy.separator:
@@ -156,7 +156,8 @@ OTHER_NAMES_OF_LIMITS: Final = (
     "log.message.timestamp.after.max.ms",
 )
 """Names of the timestamp limits before Kafka 3.6, and in a broker's configuration file. MirrorMaker
-2's default list has these three instead of today's topic configs, so it copies the limits.
+2's default list of excluded configs has these three instead of today's topic configs, so it copies
+the limits.
 """
 
 

@@ -2,7 +2,7 @@
 
 MirrorMaker 2 copies at least once. So the target may have records after the position that
 MirrorMaker 2 noted last, some of them twice after a restart. Therefore the end of the target's log
-is compared with the source, backwards, record by record, in the same way as `tail_check` compares:
+is compared with the source, backwards, record by record, by the same criteria as in `tail_check`:
 
     source   38 39 40 41 42 43 44            noted: 40
     target   .. 41 42 | 39 40 41 42 43       its last record is 43: the copy resumes at 44
@@ -32,7 +32,7 @@ MOST_SKIPPED: Final = 200
 this one.
 """
 BEHIND_A_JUMP: Final = 200_000
-"""Number of source records to read after a match with a jump, in search of a match without one."""
+"""Number of source records to read after a match with a jump back, in search of one without it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +70,7 @@ class Alignment:
     source_offsets: array[int] = field(default_factory=lambda: array("q"))
     source: array[int] = field(default_factory=lambda: array("q"))
     _suspects: list[tuple[int, int]] = field(default_factory=list)
-    """(source, target) indexes of matches up to a jump back that no record explains yet."""
+    """(source, target) indexes of matches up to a jump back that no source record explains yet."""
     _jumped: AlignedPosition | None = None
     """The lowest position that matches with a jump back."""
     _jumped_at: int = -1
@@ -89,7 +89,7 @@ class Alignment:
 
         `is_end`: the source has no more records.
         """
-        # the last record is tried later, because the hole after it is unknown until more is read
+        # the last record is tried in a later call, because the hole after it is unknown until then
         known = len(self.source) - (0 if is_end else 1)
         for index in range(self._searched + 1, known):
             self._searched = index
@@ -128,7 +128,7 @@ class Alignment:
         return None
 
     def _lowest_jumped(self) -> AlignedPosition | None:
-        # records that were read since then may explain a jump that was not explained before
+        # source records that were read after such a match may explain its jump
         for at, last in self._suspects:
             if self._jumped is not None and at > self._jumped_at:
                 break
@@ -137,7 +137,7 @@ class Alignment:
         return self._jumped
 
     def _fits(self, index: int, last: int) -> tuple[bool, bool]:
-        """Return (whether all earlier records match, whether up to an explained jump back)."""
+        """Return (whether earlier records match, whether only as far as an explained jump back)."""
         source_at, target_at = index, last
         while source_at > 0 and target_at > 0:
             step = self._step_back(source_at, target_at)
@@ -148,7 +148,7 @@ class Alignment:
         return True, False
 
     def _step_back(self, source_at: int, target_at: int) -> tuple[int, int] | None:
-        """Return how many (source, target) records back the nearest equal pair is, over holes.
+        """Return the distance to the previous equal pair, in (source, target) records, over holes.
 
         Returns None if there is no such pair. If the remaining target records may be in a hole, all
         of them are passed, which ends the comparison.

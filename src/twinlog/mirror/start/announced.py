@@ -58,7 +58,7 @@ def announced_upstream(request: StartRequest, tail: TargetTail, k: int, ordinal:
 
 def after_filtered(request: StartRequest, upstream: int, ordinal: int) -> int:
     """Return the source offset at which to resume after a raw record. It is above `upstream` if a
-    transformed copy followed, which has filtered all records since.
+    transformed copy followed the raw one and has filtered all records that it has read.
     """
     if not is_transformed(request.transformed, ordinal):
         return upstream
@@ -66,12 +66,12 @@ def after_filtered(request: StartRequest, upstream: int, ordinal: int) -> int:
 
 
 def _differs(fingerprints: Mapping[int, int], tail: TargetTail, k: int, ordinal: int) -> bool:
-    """Return True if the target has another record at this ordinal than was announced."""
+    """Return True if the target's record at this ordinal is not the announced one."""
     known, last = fingerprints.get(ordinal), tail.records[-1] if tail.records else None
     if known is None or last is None or last.offset != k + ordinal or tail.is_log_append_time:
         return False
-    # a broker that recompresses replaces invalid UTF-8 in header keys, which changes the
-    # fingerprint
+    # a broker that recompresses replaces invalid UTF-8 in header keys, so such a record is not
+    # compared
     is_rewritten = any(REPLACED.search(key) for key, _ in last.headers)
     return not is_rewritten and fingerprint(last) != known
 

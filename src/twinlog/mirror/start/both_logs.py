@@ -1,6 +1,6 @@
-"""Reads both logs of a partition for its start, within log ends that were read before. Also finds
-out whether a part of the source log has records that a reader sees. Markers and aborted records do
-not count as such.
+"""Reads both logs of a partition for its start, up to the log ends that the start queried first.
+Also finds out whether a part of the source log has records that a reader sees. Markers and aborted
+records do not count as such.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def holds_records(
             if _decides(header, raw[start : start + header.length], open_producers, isolation):
                 return True
         if low == before:
-            return False  # compaction has removed all further batches
+            return False  # compaction has removed all batches from here on
     return True
 
 
@@ -213,7 +213,7 @@ class BothLogs:
         """Return the leader epoch of the source's record before an offset, from its batch, or -1 if
         no batch contains it.
 
-        With this epoch, the copy's first Fetch detects if the source was truncated since.
+        With this epoch, the copy's first Fetch detects if the source was truncated after this read.
         """
         if not self.source_ends.log_start < offset <= self.source_ends.high_watermark:
             return -1
@@ -231,7 +231,7 @@ class BothLogs:
         return first.leader_epoch
 
     def source_before(self, offset: int) -> Known | None:
-        """Return the newest record before an offset that the source still has."""
+        """Return the source's newest existing record before an offset."""
         before, *_ = self._records_before(offset)
         return before[max(before)] if before else None
 
@@ -318,7 +318,7 @@ MAX_READS: Final = 20
 """Maximum fetches for the newest records. A tail of 100 records of 600 KB would be 60 MB."""
 
 MAX_BYTES: Final = 24 << 20
-"""Number of bytes after which no further fetch is made, because a batch may be unusually large."""
+"""After this many bytes, no other fetch is made. A single batch may be unusually large."""
 
 
 class NewestRecords(NamedTuple):

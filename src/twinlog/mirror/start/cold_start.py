@@ -14,7 +14,8 @@ from before the append and a producer state from after it would look as if recor
 **Invariants**
 
 1. The log end and the producer state of a target partition are of one moment (`one_moment`).
-2. The source is read after the target. So records that a lane copies in between are at the source.
+2. The source is read after the target. So records that a lane copies between the two reads are at
+   the source.
 3. A missing response is not evidence: a leader that did not respond may know this flow's producer
    ID (`Moment.producer_of`).
 4. An error of one partition does not stop the others.
@@ -101,7 +102,7 @@ class ReadAhead:
         """Return the prefetched records from the batch on that contains or follows the offset, or
         None.
 
-        An empty prefetch is not used for a later read, because records may have arrived since.
+        An empty prefetch is not used for a later read, because records may have arrived after it.
         """
         records, begin = self._read.get(tp), self._offsets.get(tp, offset + 1)
         if records is None or not records.records:
@@ -124,8 +125,8 @@ def starts_in_groups(
 ) -> Iterator[Mapping[TopicPartition, StartPoint | TwinlogError]]:
     """Yield start points, or errors, by *source* topic-partition, as they are found.
 
-    Partitions need not wait for the tails of all others. The most recently written partitions come
-    first.
+    A partition need not wait until the tails of all partitions are read. The most recently written
+    partitions come first.
     """
     out: dict[TopicPartition, StartPoint | TwinlogError] = {}
     source_ids = source.topic_ids({r.source.topic for r in requests})
@@ -138,7 +139,7 @@ def starts_in_groups(
             out[request.source] = error
         else:
             there_still.append(request)
-    # topics that do not exist are left out, because a client would wait seconds for each of them
+    # topics that do not exist are not queried, because a client would wait seconds for each
     moment = read_both(there_still, source, target, rules.producer_id)
     new = {
         request.source: request.start
@@ -239,7 +240,7 @@ def read_both(
     requests: Sequence[StartRequest], source: LogView, target: LogView, producer_id: int
 ) -> Moment:
     """Read the state of both clusters. The target is read first, so that records that a lane copies
-    in between are at the source.
+    between the reads are at the source.
     """
     targets = {request.target for request in requests}
     target_ends, producers, moving = one_moment(target, targets, producer_id)
@@ -260,8 +261,8 @@ def one_moment(
     changed with each query.
 
     The producer state is queried before and after the log ends, until both are equal. Then no batch
-    of this flow was appended in between, and the log ends belong to that state, even if other
-    clients write. An expiry or a new leader in between changes the state as well.
+    of this flow was appended between the two queries, and the log ends belong to that state, even
+    if other clients write. An expiry or a new leader between them changes the state, too.
     """
     ends: dict[TopicPartition, LogEnds] = {}
     states: dict[TopicPartition, ProducerTail] = {}

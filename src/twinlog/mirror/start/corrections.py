@@ -12,9 +12,9 @@ groups with offsets there would be translated wrongly:
 
 1. The newest remaining run of the map announced its own first record, so that record is trusted.
 2. From the tail backwards, each source record must equal the next target record. If the source has
-   offsets without a record in between, as many target records may be passed over. So each pair is
-   found from a known pair. As soon as the map agrees with a pair, the search is done, because
-   offsets rise on both sides, and the map has no gap before that pair.
+   offsets without a record between two records, as many target records may be passed over. So each
+   pair is found from a known pair. As soon as the map agrees with a pair, the search is complete,
+   because offsets rise on both sides, and the map has no gap before that pair.
 3. If no pair is found for a record, all target records between it and the record of (1) get the
    highest possible upstream offsets (rule E of `mirror.map.rebuilt_map`). A group is then
    translated to an earlier record than the true one, never to a later one. If the source has
@@ -40,13 +40,13 @@ There are at most 32 portions.
   as far as the source has offsets for them, and get the highest possible offsets. The same applies
   before the source's first record. None of them has a source record that could be skipped.
 - *The target has deleted records*: only existing records are compared. Records that its cleaner
-  removed between two others end the walk (3), because their source records are undecided.
+  removed between two others end the search (step 3), because their source records are undecided.
 - *Foreign records*: in a topic to which only this flow writes, the start has stopped at them, or
   they were accepted, and nothing before them is compared. In shared topics only one record is
   compared, and nothing is corrected.
 - *Aborted records* are left out if their marker is within 2,000 offsets after the tail. Records of
-  an older open transaction are not on the target and end the walk (3).
-- *A damaged batch* ends the walk (3), but does not prevent any record from being copied.
+  an older open transaction are not on the target and end the search (step 3).
+- *A damaged batch* ends the search (step 3), but does not prevent any record from being copied.
 
 **Rejected:** to take differing records for a gap of the source if nothing else can be compared.
 Early releases did, and copied these records twice. So a correction needs records that are found
@@ -80,9 +80,9 @@ class ResumePoint(NamedTuple):
     leader_epoch: int
     """Source leader epoch of offset `upstream` - 1, or -1 if unknown."""
     corrected: tuple[Run, ...] = ()
-    """Runs before this point that replace those of the map."""
+    """Runs before the resume point that replace those of the map."""
     compared: int = 0
-    """Number of last records that are the same on both sides."""
+    """Number of records at the target's end that were found equal at the source."""
     undecided: tuple[int, int] | None = None
     """Target offsets [first, next) before this point whose source records are unknown, or None."""
 
@@ -91,8 +91,8 @@ def next_upstream(runs: Sequence[Run], ordinal: int, log_start: int) -> int:
     """Return the source offset to read next if all records below `ordinal` are on the target.
 
     This is the offset right after the last copied record, even if the map announced a later one for
-    the next record. The offsets in between are skipped a second time, but only a position right
-    after a known record can be checked by its leader epoch. If the source no longer has that
+    the next record. The offsets between these two are skipped a second time, but only a position
+    right after a known record can be checked by its leader epoch. If the source no longer has that
     offset, the announced offset is returned.
     """
     run, before = run_at(runs, ordinal), run_at(runs, ordinal - 1)
@@ -266,8 +266,8 @@ def paired_back(
     """Return (target offset, upstream offset) of records before a known pair, in falling order.
 
     Each source record must equal the next target record. If the source has offsets without a record
-    in between, as many target records may be passed over. The search ends at the first source
-    record without an equal target record.
+    between two records, as many target records may be passed over. The search ends at the first
+    source record without an equal target record.
     """
     pairs: list[tuple[int, int]] = []
     offset, upstream = known_pair

@@ -76,7 +76,7 @@ class Logs:
     k: int
     low: int
     high: int
-    """An ordinal that is known to differ."""
+    """An ordinal at which the two records are known to differ."""
     compare_timestamp: bool
     source_start: int
     was_cut: bool

@@ -6,9 +6,9 @@ things differ from the start of a whole partition:
 
 - Other source partitions write between a branch's batches all the time, which is normal.
 - The map has single positions (the last record of each batch, and how far the source was read), not
-  every record in between. A log ends after a whole batch, so the end of the log is such a position,
-  unless another lane wrote a batch that this map does not announce. In that case the batch's last
-  record is searched at the source.
+  every record between them. A log ends after a whole batch, so the end of the log is such a
+  position, unless another lane wrote a batch that this map does not announce. In that case the
+  batch's last record is searched at the source.
 - A branch without a row has written nothing, and begins where the other branches did.
 """
 

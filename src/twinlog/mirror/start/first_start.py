@@ -7,8 +7,8 @@ wait, because one remote topic must not hold copies of both topics. This include
 the earlier topic did not have, and those whose own target partition is empty. All partitions begin
 when the remote topic is a different one, or has no records of the earlier topic any more. Each
 start checks all logs to which the earlier topic was copied, so it does not matter when the topic
-was created again or which process died in between. Until the first row of the new topic exists,
-each partition is judged by the logs alone.
+was created again, or which process has died since then. Until the first row of the new topic
+exists, each partition is judged by the logs alone.
 """
 
 from __future__ import annotations

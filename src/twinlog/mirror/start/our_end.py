@@ -84,8 +84,8 @@ class OurEnd:
     """Whether another Twinlog flow writes to the partition."""
     jumps: tuple[Run, ...] = ()
     """Runs for batches of this flow whose offset differs from the map. The reason is that other
-    clients wrote in between, and that the lane that noticed this may have died before it wrote the
-    row.
+    clients wrote between these batches, and that the lane that noticed this may have died before it
+    wrote the row.
     """
 
 
@@ -159,7 +159,8 @@ class _Walk:
     def _check_log_reaches(self) -> None:
         """Raise if the target's log ends before this flow's last record at the mark.
 
-        The mark may be after the log's end if other clients wrote the records in between.
+        The mark may be after the log's end if other clients wrote the records after this flow's
+        last one.
         """
         reached = self.mark.downstream if self.last is None else self.last + 1
         if reached > self.target_ends.log_end:
@@ -167,8 +168,8 @@ class _Walk:
             raise truncated_error(self.request, lost, self.target_ends)
 
     def run(self, expected: int | None) -> None:
-        """Read on until no record of this flow can follow. `expected`: the next ordinal after this
-        flow's last record, or None if unknown.
+        """Read headers until no record of this flow can follow. `expected`: the next ordinal after
+        this flow's last record, or None if unknown.
         """
         tp, end, reads = self.request.target, self.target_ends.log_end, -1
         headers = Headers(self._target, tp, self.begin, end, self.request.most_reads)
@@ -213,11 +214,11 @@ class _Walk:
             self._jumps += self._runs_after_jump(ordinal + ahead, header)
         self.ordinal = ordinal + ahead + header.last_offset_delta + 1
         self._downstream, self._foreign = header.next_offset, None
-        # in a log that is not compacted, batches are deleted only before the first one that is left
+        # in a log that is not compacted, no batch after this one can have been deleted
         self.is_whole = not request.may_lose_batches
 
     def _runs_after_jump(self, first: int, header: BatchHeader) -> Iterator[Run]:
-        """Yield the batch as a run if its offset differs from the map and from the jumps so far."""
+        """Yield the batch as a run if its offset differs from the map and from earlier jumps."""
         run = run_at(self.request.runs, first)
         if run is None:
             return
@@ -226,7 +227,7 @@ class _Walk:
             yield Run(first, run.upstream_of(first), header.base_offset)
 
     def end(self, ordinal: int) -> OurEnd:
-        """Return the result of the walk, if `ordinal` is the next one of this flow."""
+        """Return the result of the walk. `ordinal`: the next ordinal of this flow."""
         # the walk has read all headers up to a log end that was queried together with the producer
         # state. So if `ordinal` is higher, the last batch was deleted, and its offset is unknown
         is_gone = ordinal > self.ordinal
@@ -263,7 +264,7 @@ def _offset_of(request: StartRequest, ordinal: int) -> int | None:
 
 
 def _remembered(mark: Mark, producer: ProducerTail | None) -> int | None:
-    """Return the next ordinal by the broker's producer state, or None if the broker has none."""
+    """Return the next ordinal by the broker's producer state, or None if it has no state."""
     if producer is None:
         return None
     return mark.ordinal + sequences_ahead(producer.last_sequence + 1, sequence_of(mark.ordinal))
@@ -375,7 +376,7 @@ class Headers:
         self._most_reads, self._size = most_reads, READ_BYTES
         self._is_search = True
         self.reads = 0
-        """Number of fetches so far."""
+        """Number of fetches that were made."""
         self.high_watermark = end
         """High watermark in the last response."""
 
@@ -396,7 +397,7 @@ class Headers:
                     yield header
                     self._offset = header.next_offset
             if self._offset == before:
-                return  # the rest of the log was cleaned, or the high watermark is reached
+                return  # the cleaner removed the rest of the log, or the high watermark is reached
 
     def search_is_over(self) -> None:
         """End the search. Later reads may stop before the log's end without an error."""
@@ -412,7 +413,7 @@ class Headers:
 
 
 def under_min_isr_error(target: TopicPartition, count: int) -> PartitionError:
-    """Return the error for records that may disappear with their leader, so no copy resumes."""
+    """Return the error for records that may disappear with their leader, so the copy must wait."""
     return PartitionError(
         f"{target}: {count} records are not on enough replicas; waiting until the in-sync replicas "
         "have them",

@@ -17,7 +17,7 @@ target, or a lane that was thought dead still writes during the check.
 **Steps**, after the topics are known to be the ones in the map (`cold_start`):
 
 - (b) Read the target's log end by OffsetForLeaderEpoch. If the high watermark is below it, wait
-  (`TARGET_UNDER_MIN_ISR`), because the records in between may still disappear.
+  (`TARGET_UNDER_MIN_ISR`), because the records between the two may still disappear.
 - (c) Next ordinal = log end - K (`mirror.start_point`). Compare it with the broker's producer state
   and with the header of the last batch: `GAP_WRITTEN`, `EXTRA_RECORDS`; and with what was
   acknowledged in this generation: `POSITION_REGRESSED`.
@@ -28,16 +28,16 @@ target, or a lane that was thought dead still writes during the check.
 - (g) The first request goes alone (`mirror.copy.partition`).
 
 In a topic to which other clients write, K moves, so (b) and (c) are a walk over batch headers from
-the map's mark on (`our_end`), and (e) compares one record, because other clients may write in
-between.
+the map's mark on (`our_end`), and (e) compares one record, because other clients may write between
+this flow's records.
 
 **The map is ahead of the log.** That is normal after a crash, because rows are written before their
 data. The ordinal comes from the log, so runs at or above it are ignored, and the cut voids them.
 
 **The map is behind the log**, or wrong about the log's end. Either the map topic lost its newest
 rows by an unclean election, or a lane that was thought dead wrote records whose rows were not read,
-or are void. The ordinal is right even then. But the newest remaining run is assumed to continue too
-far, so (d) is wrong. A comparison of records detects this (`resume_point`):
+or are void. The ordinal is right even then. But the map's newest remaining run is taken to extend
+to the log's end, so (d) is wrong. A comparison of records detects this (`resume_point`):
 
 1. The last 100 records of the target are compared with the source records that the map gives for
    them. If they are equal, the map is right.
@@ -118,7 +118,7 @@ from twinlog.wire.records import Record
 
 @dataclass(eq=False)
 class StartSearch:
-    """The search for the start of one partition, from the state that was read of both clusters."""
+    """The search for the start of one partition, based on the state that both clusters returned."""
 
     request: StartRequest
     source_ends: LogEnds
@@ -136,7 +136,7 @@ class StartSearch:
         self.logs = BothLogs(self.request, *ends, source, target, self.rules.isolation)
 
     def resume(self) -> StartPoint:
-        """Return where the copy resumes or begins. Raises TwinlogError if it must do neither."""
+        """Return where the copy resumes or begins. Raises TwinlogError if it must not."""
         if self._is_alone:
             self._check_replicated(self.target_ends.log_end)
         if not self.request.runs:
@@ -148,8 +148,8 @@ class StartSearch:
         return self.rules.is_ours_alone and not self.request.is_branch
 
     def _check_replicated(self, end: int) -> None:
-        """Raise TARGET_UNDER_MIN_ISR if records below `end` are on too few replicas. Later records
-        are of other clients, and may disappear.
+        """Raise TARGET_UNDER_MIN_ISR if records below `end` are on too few replicas. Records at or
+        after `end` are of other clients, and may disappear.
         """
         if self.target_ends.high_watermark < end:
             raise under_min_isr_error(self.request.target, end - self.target_ends.high_watermark)
@@ -256,7 +256,7 @@ class StartSearch:
     def _log_error(
         self, what: str, *, code: str, source: TopicPartition | None = None
     ) -> PartitionError:
-        """Return an error about the target's log. `source`: the partition of missing records."""
+        """Return an error about the target's log. `source`: set if source records are missing."""
         held = findings.sides(self.source_ends, self.target_ends, self.request.runs)
         return findings.target_error(self.request.target, what, code=code, source=source, held=held)
 
@@ -364,7 +364,8 @@ class StartSearch:
             )
         upstream = next_upstream(runs, own_end.ordinal, self.source_ends.log_start)
         if own_end.foreign is not None:
-            # read before the check, so that no transaction below this offset is open
+            # read before the check, so that no transaction below this offset is open during the
+            # check
             stable = self._stable_end()
             end = max(stable, self.source_ends.high_watermark)
             self._check_taken_over(upstream, own_end.foreign, end)
@@ -418,7 +419,7 @@ class StartSearch:
 
     def _check_last(self, own_end: OurEnd) -> EqualRecord | None:
         """Run the tail check of a shared topic, which compares only the last record, because other
-        clients may write in between.
+        clients may write between this flow's records.
 
         Returns None if there is nothing to compare.
         """

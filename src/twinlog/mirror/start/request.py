@@ -36,10 +36,10 @@ class StartFacts(PartitionPair):
     start: StartAt = EARLIEST
     """Where the copy begins if the map has no row of this copy. Ignored otherwise."""
     group_at: int = -1
-    """Committed offset of the group on the source, which replaces `start`, or -1 without one."""
+    """Committed offset of the group on the source, which replaces `start`; -1 if there is none."""
     began_at: int = -1
-    """Upstream offset at which an earlier copy of this source partition began, whose target topic
-    was deleted since, or -1 if there is none.
+    """Upstream offset at which an earlier copy of this source partition began, if the target topic
+    of that copy was deleted, else -1.
     """
     former: tuple[int, ...] = ()
     """Target partitions to which an earlier, deleted source topic of this name was copied."""
@@ -109,7 +109,7 @@ class StartRules:
 
 def runs_for_start(partition_map: PartitionMap, limit: int) -> tuple[tuple[Run, ...], int]:
     """Return the runs of a map that a start needs, and the ordinal from which on they are complete,
-    or -1 if they are all runs.
+    or -1 if these are all runs of the map.
 
     These are the first run, which has K, and the newest runs: at least `limit`, all of the newest
     chunk, and all from the last record before the mark on.

@@ -139,7 +139,8 @@ class TailCheck:
         return self._near_by(upstream, fallback)
 
     def _search_nearby(self, accepted: ResumePoint) -> ResumePoint:
-        """Search nearby if the source has no record at the last record's position.
+        """Return a better resume point near `accepted`, or `accepted` itself if there is none.
+        Needed if the source has no record at the last record's position.
 
         A lane that was thought dead may have written the record with a row that was not read, or
         that is void.

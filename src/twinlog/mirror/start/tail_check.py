@@ -63,16 +63,16 @@ class Comparison:
         return not self.differing
 
     def proves(self, ordinal: int) -> bool:
-        """Return True if the record before this ordinal was compared, and is the one in the map."""
+        """Return True if the record before this ordinal was found equal to its source record."""
         return self.is_consistent and self.newest is not None and self.newest.ordinal == ordinal - 1
 
     def epoch_before(self, ordinal: int, upstream: int) -> int:
-        """Return the source leader epoch of offset `upstream` - 1, or -1 unless the record before
-        `ordinal` is known to be at that offset.
+        """Return the source leader epoch of offset `upstream` - 1 if the record before `ordinal` is
+        known to be at that offset, else -1.
 
-        The epoch of an older record must not be used. The source may have had a new leader since,
-        and would then report that the older epoch ends before the position, as if its log had been
-        truncated.
+        The epoch of an older record must not be used. If the source has had a new leader after that
+        record, it would report that the older epoch ends before the position, as if its log had
+        been truncated.
         """
         if not self.proves(ordinal) or self.newest is None or self.newest.upstream != upstream - 1:
             return -1
@@ -188,7 +188,7 @@ def comparable_headers(headers: Headers) -> Headers:
 
 def _as_brokers_decode(key: str) -> str:
     replaced = key.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-    # decoders differ in how many they write per invalid sequence
+    # decoders differ in how many U+FFFD they write per invalid sequence
     return REPLACED.sub("\ufffd", replaced)
 
 

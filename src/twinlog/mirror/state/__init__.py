@@ -2,6 +2,6 @@
 
 They contain the leaders of a flow (`generations`), the topics that are copies and the copies that
 have a map (`copies`), the operators' intents for a flow (`intents`), and the last results of
-`twinlog verify` (`verified`). `published` has the rows of the status topic, and `rows` all rows of
-one reading of the state topic.
+`twinlog verify` (`verified`). `published` has the rows of the status topic, and `rows` all rows
+that the state topic had when it was read.
 """

@@ -10,8 +10,8 @@ target before the topic is created, and again, with the topic's ID, before a lan
 a reader of the topic finds the row before the topic's first record:
 
 - *The writer dies after the row, or its response is lost*: the row announces a topic that may not
-  exist yet. The next start of the flow writes the same row, and until then a reader only ignores a
-  topic that would become a copy anyway.
+  exist yet. The next start of the flow writes the same row. Until then, the only effect is that a
+  reader ignores a topic of this name, which would become a copy anyway.
 - *A process that no longer leads writes the row*: it has the same content, because flow and
   clusters are the same.
 - *Rows of a flow and topic have the same key*: compaction keeps the newest.
@@ -41,9 +41,10 @@ IDs, so if either topic is re-created, its copy is a different one.
 - *The state topic loses the row, or is re-created*: fewer partitions are known to have rows until
   the running flow writes the row again.
 
-A row states how many consecutive partitions, from the first one on, have rows in the map, and lists
-the other ones, because a partition that waits for its leader must not hide later ones. If the map
-topic itself was found deleted, a `map-lost` row lists the target topics whose partitions had rows.
+A row states how many consecutive partitions, from partition 0 on, have rows in the map, and lists
+the partitions after these that have rows, because a partition that waits for its leader must not
+hide later ones. If the map topic itself was found deleted, a `map-lost` row lists the target topics
+whose partitions had rows.
 """
 
 from __future__ import annotations
@@ -156,7 +157,7 @@ class MappedCopies:
 
 
 def noting_rows(flow: str, copy: Copy, partitions: Collection[int]) -> tuple[bytes, bytes]:
-    """Return the row stating that these partitions of the copy have rows in the map."""
+    """Return the state topic row which states that these partitions of the copy have map rows."""
     count = next(number for number in itertools.count() if number not in partitions)
     fields: dict[str, object] = {"partitions": count}
     if others := sorted(partition for partition in partitions if partition > count):
@@ -165,8 +166,8 @@ def noting_rows(flow: str, copy: Copy, partitions: Collection[int]) -> tuple[byt
 
 
 def losing_map(flow: str, generation: int, targets: Iterable[TopicId]) -> tuple[bytes, bytes]:
-    """Return the row stating that this generation found the offset map topic deleted and re-creates
-    it.
+    """Return the state topic row which states that this generation found the offset map topic
+    deleted and re-creates it.
 
     `targets`: IDs of the target topics whose rows the map topic had.
     """

@@ -23,9 +23,9 @@ all earlier generations.
 claim and stops (`control.leading.claims`), and rows that its lanes write to the offset map are void
 from the newer generation's first row on, partition by partition (`mirror.map.offset_map`). It does
 not void requests that lanes of the older generation have already sent, because all generations use
-the same producer ID. So unless the older generation was closed, starts of the newer one count with
-those requests until they can no longer arrive (`control.running.giving`). It voids no intents, and
-no records in the logs.
+the same producer ID. So unless the older generation was closed, starts of the newer one assume for
+a limited time that those requests may arrive (`control.running.giving`). A newer generation voids
+no intents, and no records in the logs.
 
 **A process may die at each step**
 
@@ -83,15 +83,15 @@ def rows_to_remove(
     flow: str, generation: int, records: Iterable[tuple[bytes | None, bytes | None]]
 ) -> list[tuple[bytes, bytes | None]]:
     """Return tombstones for the flow's claims below a generation that has won, and for the rows
-    that closed these claims. The tombstones follow a row for each producer ID that no remaining row
-    has.
+    that closed these claims. Before the tombstones comes a row (`has_written_row`) for each
+    producer ID that would otherwise be in no row.
 
     Only the newest claim determines the leader. A claim is closed only when no request of an
     earlier generation can arrive any more. So earlier claims may be removed at any time, closed or
     not:
 
     - *The leader dies between these rows*: some producer IDs are in two rows, and the next leader
-      removes the rest.
+      removes the remaining claims.
     - *A process that no longer leads writes the rows late*: the rows concern generations below its
       own, and so below that of its successor.
     - *A claimant that was frozen claims a number whose claims were removed*: the newest claim has a
@@ -154,7 +154,8 @@ def winning_claims(records: Iterable[tuple[bytes | None, bytes | None]]) -> dict
 def producers_of(flow: str, records: Iterable[tuple[bytes | None, bytes | None]]) -> frozenset[int]:
     """Return every producer ID under which a generation of the flow may have written.
 
-    Producer IDs of keyed topics' partitions are included only if their own rows were lost.
+    Producer IDs of keyed topics' partitions are included only if the rows that assign them were
+    lost.
     """
     return frozenset(
         int(fields["producer_id"])

@@ -15,7 +15,7 @@ _KIND: Final = "producers-held"
 
 @row(_KIND)
 class HeldProducers(StateRow, frozen=True, kw_only=True):
-    """The producer quotas that one flow has set on its source. The newest row counts."""
+    """The producer quotas that one flow has set on its source. A flow's newest row counts."""
 
     rates: tuple[int, ...]
     """Every quota that was set or was about to be set, in bytes per second, newest last. Empty if

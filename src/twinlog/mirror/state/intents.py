@@ -224,7 +224,7 @@ class FlowIntents:
         return self.get(IntentKind.PAUSE, topic) or self.pause
 
     def paused(self, topic: str = "") -> str:
-        """Return who paused the flow, or the topic by name, and why; empty if it is not paused."""
+        """Return who paused the flow or, by its name, this topic, and why; empty if nobody did."""
         pause = self.get(IntentKind.PAUSE, topic)
         return "" if pause is None else f"paused {pause}"
 
@@ -256,13 +256,13 @@ class FlowIntents:
 
     @property
     def copied_replays(self) -> frozenset[str]:
-        """Topics that are still copied although a failback has begun to append to them."""
+        """Topics that this flow copies although a failback has begun to append to them."""
         if self.promotion is not None:
             return frozenset()
         return frozenset(self.topics(IntentKind.REPLAY)) - self.released
 
     def after(self, intents: Iterable[Intent]) -> FlowIntents:
-        """Return the intents that are set after these rows are written."""
+        """Return the flow's intents as they will be after these rows are written."""
         changed = dict(self._set)
         for intent in intents:
             changed.pop(intent.key, None)

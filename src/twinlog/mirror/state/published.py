@@ -4,8 +4,8 @@ readers on other hosts.
     key    ["flow", FLOW, "status"]
     value  {"v": 1, "at_ms": ..., "host": ..., "state": ..., ..., "unusual": [...]}
 
-A row has totals and the partitions that are not normal. A row older than `lives_ms` only shows
-which process led the flow last.
+A row has totals, and details of the partitions that are not copied normally. A row older than
+`lives_ms` only shows which process led the flow last.
 
 A process that cannot set the flow up has no generation, and so no rank among leaders. It writes the
 same fields under another key, so that no leader's row is replaced:
@@ -139,7 +139,7 @@ class PublishedStatus(StateRow, frozen=True, kw_only=True):
     """Number of partitions that are not copied normally. `unusual` has only the first ones."""
     unusual: tuple[Unusual, ...]
     behind: tuple[Behind, ...] = ()
-    """The partitions that lack most records. Rows of earlier releases lack this field and all
+    """The partitions that lack the most records. Rows of earlier releases lack this field and all
     fields below.
     """
     lag: Bounded | None = None
@@ -220,7 +220,7 @@ def failed_set_up(
     flow: str, rows: Iterable[tuple[bytes | None, bytes | None]]
 ) -> PublishedStatus | None:
     """Return the last status of a process that cannot set the flow up, or None if there is none or
-    a leader wrote after it.
+    a leader has written a later status.
 
     The order of the log decides, not the clocks. If one process no longer fails, the failures of
     other processes still count. Raises CorruptData if the last row cannot be read.
@@ -297,7 +297,7 @@ class PublishedEvents(StateRow, frozen=True, kw_only=True):
 
 
 def within_bounds(events: Iterable[PublishedEvent]) -> tuple[PublishedEvent, ...]:
-    """Return the newest events that fit into one row, in their given order."""
+    """Return the newest events that fit into one row, in the given order."""
     kept: list[PublishedEvent] = []
     left = MOST_CHARACTERS
     for event in reversed([*events][-MOST_EVENTS:]):

@@ -1,4 +1,4 @@
-"""All rows of the state topic at the time of one reading, by flow and kind.
+"""All rows that the state topic had when it was read, by flow and kind.
 
 The newest row of each key counts, as after compaction. A tombstone removes a claim (`generations`).
 The tombstone of any other row is kept, because it revokes an intent or a fact.
@@ -48,8 +48,8 @@ class StateRows(Iterable[Row]):
         unreadable: Mapping[bytes, bytes],
         decoded: dict[str, tuple[Bucket, Copies]],
     ) -> None:
-        """`decoded`: the decoded copies of each flow, which later readings reuse if the rows are
-        unchanged.
+        """`decoded`: the decoded copies of each flow, reused for the next `StateRows` if the rows
+        are unchanged.
         """
         self._kept, self._unreadable, self._decoded = kept, unreadable, decoded
 
@@ -57,7 +57,7 @@ class StateRows(Iterable[Row]):
         return (row for flow in self._kept for row in self._rows_of(flow))
 
     def of(self, flow: str, *kinds: str) -> list[Row]:
-        """Return a flow's rows of all kinds, or of these kinds, and all unreadable rows."""
+        """Return a flow's rows of these kinds (default: all kinds), and all unreadable rows."""
         return [*self._rows_of(flow, *kinds), *self._unreadable.items()]
 
     def of_alone(self, flow: str, *kinds: str) -> list[Row]:
@@ -150,7 +150,7 @@ class RowFolder:
             }
 
     def rows(self) -> StateRows:
-        """Return all rows so far."""
+        """Return all rows that were added."""
         self._fresh.clear()
         return StateRows(dict(self._kept), self._unreadable, self._decoded)
 

@@ -5,7 +5,7 @@
 
 The result for a part of the flow does not replace the result for the whole flow. These rows are
 only displayed, so a row that cannot be read is ignored. Earlier releases ignore this kind of row,
-as every unknown kind.
+like every kind that they do not know.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class VerifyRun(StateRow, frozen=True, kw_only=True):
         return self.topics is None and self.since is None and self.until is None
 
     def is_outdated_by(self, other: VerifyRun) -> bool:
-        """Return True if the verification `other`, whose row already exists, began later.
+        """Return True if the verification `other`, whose row exists in the topic, began later.
 
         If `other` seems to have begun after this one ended, its host's clock is ahead. Then `other`
         does not count as newer, and is replaced by this one.
@@ -70,8 +70,8 @@ class VerifyRun(StateRow, frozen=True, kw_only=True):
 def verify_runs(
     flow: str, rows: Iterable[tuple[bytes | None, bytes | None]]
 ) -> tuple[VerifyRun, ...]:
-    """Return the last whole and the last partial verification that can be read, the newer one
-    first.
+    """Return the last verification of the whole flow and the last one of a part, the newer one
+    first. Rows that cannot be read are ignored.
 
     `rows` are (key, value) in log order.
     """

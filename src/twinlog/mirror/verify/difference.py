@@ -80,11 +80,11 @@ class Day:
     both: Tally = field(default_factory=Tally)
     """Counts of records that are equal on both sides."""
     source: Tally = field(default_factory=Tally)
-    """Counts of source records that differ from the target at their position."""
+    """Counts of source records that the target lacks, or that differ at their position."""
     target: Tally = field(default_factory=Tally)
 
     def add(self, other: Day) -> None:
-        """Add the counts of the same day in another section of the logs."""
+        """Add the counts that another section of the logs has for the same day."""
         self.both.add(other.both)
         self.source.add(other.source)
         self.target.add(other.target)
@@ -102,7 +102,7 @@ def day_of(timestamp_ms: int, known: _Days) -> int:
 
 
 MOST_KEPT: Final = 10_000
-"""Maximum number of ranges kept per partition. Further ones are only counted."""
+"""Maximum number of differing ranges kept per partition. Ranges beyond it are only counted."""
 
 
 class DifferenceKind(StrEnum):
@@ -171,7 +171,7 @@ class Compared:
     bytes: int = 0
     """Bytes of the target's batches that were read."""
     gaps: Counter[GapCause] = field(default_factory=Counter)
-    """Number of records by cause; for deleted records and markers, number of offsets."""
+    """Number of records by cause. For deleted records and markers, offsets are counted instead."""
     pending: Range | None = None
     """Source offsets from the first record that is not copied yet to the log's end, or None."""
     days: dict[int, Day] = field(default_factory=dict)

@@ -28,20 +28,20 @@ class MappedOffset(NamedTuple):
 
     offset: int
     is_known: bool
-    """Whether the map has a record at the given offset. If not, `offset` is where the counterpart
-    would be if the map had no gap there.
+    """Whether the map has a record at the offset that was looked up. If not, `offset` is where its
+    counterpart would be if the map had no gap there.
     """
     room: int
-    """Number of records from this one on that are contiguous on both sides, or 0 if unknown."""
+    """Number of records from the given offset on, contiguous on both sides; 0 if unknown."""
 
 
 class OffsetPairs:
-    """Translates offsets between source and target, by at least one run."""
+    """Translates offsets between source and target by `runs`, which has at least one run."""
 
     def __init__(self, runs: Sequence[Run]) -> None:
         self.runs = runs
         self._at = [0, 0, 0]
-        """Index of the run of the last lookup, by field, because the offsets of lookups rise."""
+        """Index of the last lookup's run, by field, because lookups are of rising offsets."""
 
     @property
     def first(self) -> Run:
@@ -187,7 +187,7 @@ def _nearest(
     for index in range(len(source_numbers) - ALIKE + 1):
         if best is not None and index >= sum(best):
             break
-        # if distances are equal, the match that keeps the pairing is preferred
+        # of equally near matches, the one with the most similar indexes is preferred
         for other in starts.get(tuple(source_numbers[index : index + ALIKE]), ()):
             rank = index + other, abs(index - other)
             if best is None or rank < (sum(best), abs(best[0] - best[1])):

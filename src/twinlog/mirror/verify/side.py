@@ -84,7 +84,7 @@ class ReadSide:
         self.may_lack = may_lack
         """Whether the log is compacted, so that offsets without a record may have had one."""
         self.hidden: deque[Range] = deque(maxlen=HIDDEN_KEPT)
-        """The last ranges of markers and aborted batches before the position."""
+        """The HIDDEN_KEPT last ranges of markers and aborted batches before the position."""
         self._pieces = pieces
         self._compared = result
         self._piece: Piece | None = None
@@ -92,7 +92,7 @@ class ReadSide:
         self._entries: deque[Entry] = deque()
 
     def batch(self) -> Piece | None:
-        """Return the next batch, or None if the position is within a batch or at the limit."""
+        """Return the next whole batch, or None if the position is inside one or at the limit."""
         if self._entries or self._rows is not None:
             return None
         piece = self._next_piece()

@@ -86,7 +86,7 @@ class LogWalk:
         """Distance of the current target records to their offsets in the map."""
 
     def walk(self) -> None:
-        """Walk to the limit of both sides."""
+        """Compare both sides up to their limits."""
         while True:
             if self._pass_equal_batches() or self._pass_equal_rows():
                 continue
@@ -97,8 +97,8 @@ class LogWalk:
                 self._realign()
 
     def find_pending(self, end: int, *, count_all: bool = True) -> int:
-        """Return the number of source records from the source's limit to `end`, which are not
-        copied yet.
+        """Return the number of source records that are not copied yet, from the source's limit to
+        `end`.
 
         Without `count_all`, stop after the first batch or record that is not copied.
         """
@@ -190,7 +190,7 @@ class LogWalk:
     # -- comparison record by record
 
     def _step(self, source_entry: Entry | None, target_entry: Entry | None) -> bool:
-        """Pass one record of one side, or one of each. Returns False if they differ."""
+        """Pass one record of one side, or one of each side. Returns False if the two differ."""
         if source_entry is not None and self._pass_skipped(source_entry):
             return True
         if target_entry is not None and self._pass_foreign(target_entry):
@@ -366,7 +366,7 @@ class LogWalk:
         )
 
     def _fill(self, side: ReadSide, entries: list[Entry], size: int) -> bool:
-        """Read on until there are `size` entries. Returns False if the side ends before."""
+        """Read until `entries` has `size` entries. Returns False if the side ends before that."""
         while len(entries) < size:
             entry = side.entry()
             if entry is None:
@@ -561,7 +561,7 @@ def count_equal(
     source: RecordTable, target: RecordTable, limit: int, result: Compared, *, is_deep: bool
 ) -> int:
     """Return how many of the next records (at most `limit`) are equal and contiguous on both sides,
-    and count them by day.
+    and add them to the counts of their days.
     """
     if source.is_own_time or target.is_own_time:
         return 0

@@ -48,7 +48,7 @@ END_OFFSET: Final = 2
 FEW: Final = 3
 MOST_RECORDS: Final = 4
 IS_CHECKED: Final = 5
-"""1 if the CRCs were already checked."""
+"""1 if the caller has checked the CRCs, else 0."""
 CODEC: Final = 6
 """Codec number of the batches to join, which must be that of no compression or lz4."""
 BATCHES: Final = 7
@@ -239,8 +239,8 @@ class Kernels(Protocol):
         """Rewrite the headers of at most `limit` consecutive batches as batches of this producer.
 
         Each batch must be contiguous with the previous batch, have a valid CRC, and need no other
-        change. Control batches in between are skipped, and a run begins after them. The first batch
-        of a run must be uncompressed. Stops before the first batch that does not meet these
+        change. Control batches between them are skipped, and a run begins after those. The first
+        batch of a run must be uncompressed. Stops before the first batch that does not meet these
         conditions, which the caller must handle alone. The twin rewrites no batch, because the
         caller's code for one batch is the reference.
         """

@@ -248,13 +248,13 @@ class Twin:
                 if not joining.add(header, bytes(buffer[at + HEADER_BYTES : at + header.length])):
                     break
         except CorruptData:
-            pass  # the error is reported when the batch is read alone
+            pass  # the caller reads the batch alone, and reports the error
         joining.store_results(state)
         out[start : start + len(joining.payload)] = joining.payload
         return len(joining.payload)
 
     def rewrite(self, buffer: memoryview, rewrite: BatchRewrite, limit: int) -> RewrittenBatches:
-        """Rewrite no batch, because the intake, which handles each by itself, is the reference."""
+        """Rewrite no batch, because the intake's code for one batch at a time is the reference."""
         return RewrittenBatches(rewrite.at, rewrite.next_offset, rewrite.leader_epoch, ())
 
 
