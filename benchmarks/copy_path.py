@@ -309,7 +309,7 @@ def main() -> int:
     parser.add_argument("--mb", type=int, default=64, help="MB per case and round (default: 64)")
     parser.add_argument("--rounds", type=int, default=5, help="rounds (default: 5)")
     given = parser.parse_args()
-    kernels = "compiled" if CHOSEN.is_compiled else f"Python: {CHOSEN.why_slow}"
+    kernels = "compiled" if CHOSEN.is_compiled else f"Python: {CHOSEN.not_compiled_reason}"
     print(f"us of CPU a batch, medians of {given.rounds} (kernels: {kernels})")
     print(f"{'':40}{''.join(f'{stage:>8}' for stage in STAGES)}{'all':>8}{'s/GB':>8}")
     for case in CASES:

@@ -29,13 +29,13 @@ def encoded(value: Any) -> Any:
         return [encoded(part) for part in value]
     fields = getattr(value, "FIELDS", None)
     if fields is not None:
-        return picked(value, fields)
+        return encoded_fields(value, fields)
     from msgspec import to_builtins  # imported here, to keep help texts fast
 
     return to_builtins(value, enc_hook=str)
 
 
-def picked(value: Any, fields: str) -> Any:
+def encoded_fields(value: Any, fields: str) -> Any:
     """Return the fields of the value that `fields` lists, encoded. None if the value is None."""
     if value is None:
         return None

@@ -99,7 +99,7 @@ class TwinlogError(Exception):
         error.message, error.flow = self.what, ""
         return error
 
-    def and_also(self, more: str) -> Self:
+    def with_addition(self, more: str) -> Self:
         """Return a copy of the error with `more` appended to the message."""
         error = copy(self)
         error.what, error.message = f"{self.what}; {more}", f"{self.message}; {more}"
@@ -132,7 +132,7 @@ class ConfigError(TwinlogError):
     """All other errors in the file, in the order of its lines."""
     warnings: tuple[Any, ...] = ()
     """Warnings about the file in which the error is (ConfigWarning)."""
-    lacks = ""
+    missing_key = ""
     """The missing key or field, or an empty text if nothing is missing."""
 
     def __init__(
@@ -142,14 +142,14 @@ class ConfigError(TwinlogError):
         file: str | None = None,
         line: int | None = None,
         key: str | None = None,
-        lacks: str = "",
+        missing_key: str = "",
         **details: Any,
     ) -> None:
         location = file if line is None else f"{file}:{line}"
         super().__init__(": ".join(part for part in (location, key, what) if part), **details)
         self.what, self.file, self.line, self.key = without_secrets(what), file, line, key
-        if lacks:
-            self.lacks = lacks
+        if missing_key:
+            self.missing_key = missing_key
 
     def __str__(self) -> str:
         if not self.more:

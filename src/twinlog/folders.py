@@ -43,12 +43,10 @@ def usable(folder: Path, todo: str) -> Iterator[None]:
 
 def cache_folder(environment: Mapping[str, str]) -> Path:
     """Return the folder `twinlog` in XDG_CACHE_HOME, or else in `~/.cache`."""
-    return (
-        named_folder(environment, "XDG_CACHE_HOME") or Path("~/.cache").expanduser()
-    ) / "twinlog"
+    return (xdg_folder(environment, "XDG_CACHE_HOME") or Path("~/.cache").expanduser()) / "twinlog"
 
 
-def named_folder(environment: Mapping[str, str], variable: str) -> Path | None:
+def xdg_folder(environment: Mapping[str, str], variable: str) -> Path | None:
     """Return the folder in an XDG variable, or None if it is not set or not absolute.
 
     The XDG Base Directory Specification says that relative paths must be ignored. Each command

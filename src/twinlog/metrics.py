@@ -1,9 +1,9 @@
 """Every metric of `/metrics`, with its labels and meaning. `control.watch.series` sets the values.
 
-There are four kinds. `OURS` are named `twinlog_*`. `MM2` have the names that the usual JMX exporter
-rules give to MirrorMaker 2's MBeans. `PLUGIN_NAMES` has the same metrics under the names of
-Connect's plugins (KIP-1280). `CONNECT` are metrics of Connect and of its clients. The last three
-kinds are for existing dashboards and alerts.
+There are four kinds. `TWINLOG_METRICS` are named `twinlog_*`. `MM2` have the names that the usual
+JMX exporter rules give to MirrorMaker 2's MBeans. `PLUGIN_NAMES` has the same metrics under the
+names of Connect's plugins (KIP-1280). `CONNECT` are metrics of Connect and of its clients. The last
+three kinds are for existing dashboards and alerts.
 """
 
 from __future__ import annotations
@@ -175,7 +175,7 @@ CERTIFICATE_EXPIRY: Final = _gauge(
     "earliest expiry of the client certificates (client_certificate) or of the truststore",
 )
 
-OURS: Final = tuple(one for one in [*vars().values()] if isinstance(one, Metric))
+TWINLOG_METRICS: Final = tuple(one for one in [*vars().values()] if isinstance(one, Metric))
 """All metrics named `twinlog_*`."""
 
 MM2_SOURCE: Final = "kafka_connect_mirror_mirrorsourceconnector_"
@@ -341,4 +341,4 @@ CONNECT: Final = (*LED, *CONNECTED, *BEHIND, *TASK_RATES, *LOAD, *JVM)
 JMX exporter and the Metrics Reporter.
 """
 
-ALL: Final = (*OURS, *MM2, *CONNECT, *PLUGIN_NAMES.values())
+ALL: Final = (*TWINLOG_METRICS, *MM2, *CONNECT, *PLUGIN_NAMES.values())

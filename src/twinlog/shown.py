@@ -15,7 +15,7 @@ endpoint may quote a request, and a person may enter a secret as the reason of a
 collected, and events are stored in the target's state topic, which other users may read.
 
 Log formatters belong to the lowest layer, and are created before a configuration is read. So the
-functions that remove the configured secrets are registered later (`hiding`). Lanes register no
+functions that remove the configured secrets are registered later (`redacting`). Lanes register no
 functions, because their reports pass through the driver's log.
 """
 
@@ -39,7 +39,7 @@ def without_secrets(text: str) -> str:
 
 
 @contextmanager
-def hiding(clean: Callable[[str], str]) -> Iterator[None]:
+def redacting(clean: Callable[[str], str]) -> Iterator[None]:
     """Make `without_secrets` apply `clean` while the block runs, in every thread."""
     global _cleaners  # noqa: PLW0603 (as logging itself: of the process)
     _cleaners = (*_cleaners, clean)
@@ -49,7 +49,7 @@ def hiding(clean: Callable[[str], str]) -> Iterator[None]:
         _cleaners = tuple(cleaner for cleaner in _cleaners if cleaner is not clean)
 
 
-_OBEYED: Final = re.compile(
+_CONTROL_CHARACTERS: Final = re.compile(
     "[\x00-\x1f\x7f-\x9f"  # C0, DEL, C1
     "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # marks of writing direction
     "\u2028\u2029"  # line and paragraph separators
@@ -59,7 +59,7 @@ _OBEYED: Final = re.compile(
 
 def shown(text: str) -> str:
     """Return the text as one line, with characters escaped that terminals or logs interpret."""
-    return _OBEYED.sub(_written_out, text)
+    return _CONTROL_CHARACTERS.sub(_written_out, text)
 
 
 def shown_lines(text: str) -> str:
@@ -74,7 +74,7 @@ def _written_out(match: re.Match[str]) -> str:
 
 def shown_in_json(text: str) -> str:
     """Return JSON in which the characters that `shown` escapes are JSON escapes."""
-    return _OBEYED.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+    return _CONTROL_CHARACTERS.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 class ShownFormatter(logging.Formatter):

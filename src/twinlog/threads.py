@@ -220,7 +220,7 @@ class RepeatedJob:
             self._ended.set()
 
 
-OURS: Final = ("twinlog-", "group-")
+THREAD_PREFIXES: Final = ("twinlog-", "group-")
 """Name prefixes of Twinlog's threads. Threads of libraries are not watched."""
 
 
@@ -244,7 +244,7 @@ class ThreadWatch:
 
         def on_death(arguments: threading.ExceptHookArgs) -> None:
             name = "" if arguments.thread is None else arguments.thread.name
-            if name.startswith(OURS):
+            if name.startswith(THREAD_PREFIXES):
                 of = f"{arguments.exc_type.__name__}: {arguments.exc_value}".rstrip(": ")
                 self.dead = self.dead or f"thread {name} died of {of}"
                 fail(

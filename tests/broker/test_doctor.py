@@ -59,7 +59,7 @@ def watched(
 ) -> Iterator[Watched]:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     # the driver publishes its numbers twice a second, so a short observation is enough
-    monkeypatch.setattr(observing, "HEARD_FOR_S", 1.5)
+    monkeypatch.setattr(observing, "NEXT_REPORT_WITHIN_S", 1.5)
     with Rig(source_cluster, target_cluster, tmp_path) as rig:
         rig.create()
         yield Watched(rig, tmp_path)

@@ -151,7 +151,7 @@ def test_a_lost_a_duplicated_and_a_reordered_record_turn_it_red(
     }
 
     def batch(self: DrillWriter, tp: TopicPartition) -> bytes:
-        first = self.written[tp]
+        first = self.next_numbers[tp]
         numbers = list(range(first, first + self._at_once))
         which = int(tp.topic.removesuffix(".internal")[-1])
         records = [

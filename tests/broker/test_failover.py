@@ -250,7 +250,7 @@ def test_source_that_is_killed_while_a_mirror_runs(
     end, and the checkpoints have its groups. So the failover reports how many records are missing,
     and sets the group's offset.
     """
-    monkeypatch.setattr("twinlog.control.cutover.scope.SOURCE_ANSWERS_WITHIN_S", 1.0)
+    monkeypatch.setattr("twinlog.control.cutover.scope.SOURCE_TIMEOUT_S", 1.0)
     case = Case(short_lived, target_cluster, tmp_path)
     pair, failover = case.pair, Commands("failover", case.pair.config, capsys)
     group = pair.stop_at(13)

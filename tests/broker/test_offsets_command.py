@@ -121,7 +121,7 @@ def test_group_and_single_offsets_are_translated_both_ways(
 def test_group_of_a_lost_cluster_is_translated_by_its_checkpoints(
     copied: Copied, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(group_translation, "SOURCE_ANSWERS_WITHIN_S", 1.0)
+    monkeypatch.setattr(group_translation, "SOURCE_TIMEOUT_S", 1.0)
     copied.write("127.0.0.1:9")
     try:
         file = str(copied.config)

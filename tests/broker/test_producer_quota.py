@@ -175,7 +175,7 @@ def test_a_quota_of_a_killed_mirror_is_removed_by_a_command(
         mirror.wait()  # so that the state topic exists
     with ClusterClient(settings_of(flow.target)) as target:
         hold = ProducerHold(flow.name, flow.client, target)
-        assert hold.free() is RemovalResult.NOTHING
+        assert hold.remove_quota_and_row() is RemovalResult.NOTHING
         assert hold.set_quota(50_000) is None
         flow.shows(50_000)
         assert hold.set_quota(40_000) is None
@@ -202,9 +202,9 @@ def test_a_quota_of_another_client_is_not_changed(flow: Flow) -> None:
         assert hold.set_quota(50_000) is None
         flow.shows(50_000)
         flow.set(2_000_000)  # another client changes the flow's quota
-        assert hold.free() is RemovalResult.CHANGED
+        assert hold.remove_quota_and_row() is RemovalResult.CHANGED
         assert flow.quota() == 2_000_000
-        assert hold.free() is RemovalResult.NOTHING
+        assert hold.remove_quota_and_row() is RemovalResult.NOTHING
 
 
 def copy_history(flow: Flow) -> set[float | None]:
@@ -248,7 +248,10 @@ def test_a_quota_that_a_lagging_broker_does_not_show_yet_is_removed(
         assert ProducerHold(flow.name, flow.client, target).set_quota(50_000) is None
         with monkeypatch.context() as lagging:
             lagging.setattr("twinlog.client.producer_hold.producer_quota", lambda _: None)
-            assert ProducerHold(flow.name, flow.client, target).free() is RemovalResult.REMOVED
+            assert (
+                ProducerHold(flow.name, flow.client, target).remove_quota_and_row()
+                is RemovalResult.REMOVED
+            )
     flow.shows(None)
 
 
@@ -274,7 +277,7 @@ def test_an_outage_of_the_target_is_none_of_the_source(
                 flow.shows(50_000)
                 delete_topic(target, STATE_TOPIC)
                 assert hold.set_quota(50_000) is None, "it is ours still"
-                assert hold.free() is RemovalResult.REMOVED
+                assert hold.remove_quota_and_row() is RemovalResult.REMOVED
             flow.shows(None)
         finally:
             set_producer_quota(flow.client, None)

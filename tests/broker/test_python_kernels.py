@@ -18,7 +18,7 @@ from twinlog.records.batch_reader import BatchReader
 from twinlog.records.columns import all_columns
 from twinlog.records.decoding import HEADER
 from twinlog.records.options import parse_options
-from twinlog.records.source import say_slow_kernels
+from twinlog.records.source import warn_of_slow_kernels
 from twinlog.records.write import transaction
 from twinlog.records.write.writers import write_rows
 from twinlog.sandbox import LocalCluster
@@ -95,7 +95,7 @@ def test_rows_are_the_same_without_a_compiler(
     source_cluster: LocalCluster, topic: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with use(TWIN):
-        say_slow_kernels()
+        warn_of_slow_kernels()
         assert "[KERNELS_MISSING]" in caplog.text
         for codec in Codec:
             write(source_cluster, topic, codec)

@@ -325,8 +325,8 @@ def test_a_source_that_is_gone_is_failed_over_under_the_new_name(
     """The source of a renamed topic is gone, so only the target shows which topic a checkpoint is
     about. The failover uses the new name.
     """
-    monkeypatch.setattr("twinlog.control.cutover.scope.SOURCE_ANSWERS_WITHIN_S", 1.0)
-    monkeypatch.setattr("twinlog.client.group_translation.SOURCE_ANSWERS_WITHIN_S", 1.0)
+    monkeypatch.setattr("twinlog.control.cutover.scope.SOURCE_TIMEOUT_S", 1.0)
+    monkeypatch.setattr("twinlog.client.group_translation.SOURCE_TIMEOUT_S", 1.0)
     pair = Renamed(tmp_path, short_lived, target_cluster, identity=False)
     pair.lines = pair.lines.replace(
         "sync.group.offsets.enabled = true", "sync.group.offsets.enabled = false"

@@ -27,7 +27,7 @@ from twinlog.errors import ClusterError, Disconnected, TwinlogError
 from twinlog.model import TopicPartition
 from twinlog.records.write import appending, transaction
 from twinlog.records.write.options import WriteOptions
-from twinlog.records.write.transaction import BegunTransaction, TaskWritten, transactions
+from twinlog.records.write.transaction import BegunTransaction, TaskResult, transactions
 from twinlog.records.write.writers import BatchWriter, StreamWriter
 from twinlog.sandbox import LocalCluster
 
@@ -204,7 +204,7 @@ def test_the_answer_to_the_end_is_lost_and_a_newer_run_has_begun(
     the newer run. The commit mark, a group offset that is committed with the transaction, shows
     that the older run was committed. So both writes succeed.
     """
-    real, newer = Transactions.end, list[TaskWritten]()
+    real, newer = Transactions.end, list[TaskResult]()
 
     def lost(self: Transactions, *, committed: bool) -> None:
         monkeypatch.undo()
@@ -330,7 +330,7 @@ def test_a_newer_run_begins_while_an_older_one_commits(
     old = transaction.begin(options)
     halves = [list(range(task, ROWS, 2)) for task in range(2)]
     written = [run_task(options, old, [as_batch(one, task)]) for task, one in enumerate(halves)]
-    real, newer = Transactions.end_epoch, list[TaskWritten]()
+    real, newer = Transactions.end_epoch, list[TaskResult]()
 
     def late(self: Transactions) -> None:
         monkeypatch.undo()

@@ -32,7 +32,7 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shorten the time limits, so that unreachable clusters are given up almost immediately."""
     for module in (steering, leaders, both_logs, offline_status, scope):
         monkeypatch.setattr(module, "GIVES_UP_S", 0.3)
-    monkeypatch.setattr(scope, "SOURCE_ANSWERS_WITHIN_S", 0.3)
+    monkeypatch.setattr(scope, "SOURCE_TIMEOUT_S", 0.3)
     monkeypatch.setattr(leaders, "WAITED_S", 0.05)
 
 

@@ -133,7 +133,7 @@ def test_a_topic_changes_hands_between_the_look_and_its_growth(
 ) -> None:
     rig.create()
     rig.put(range(20))
-    ask = LoopGuard.why_not_grown
+    ask = LoopGuard.growth_refusal
 
     def changed_then_asked(self: LoopGuard, *arguments: Any) -> Any:
         if not changed:
@@ -148,7 +148,7 @@ def test_a_topic_changes_hands_between_the_look_and_its_growth(
         return ask(self, *arguments)
 
     changed = list[str]()
-    monkeypatch.setattr(LoopGuard, "why_not_grown", changed_then_asked)
+    monkeypatch.setattr(LoopGuard, "growth_refusal", changed_then_asked)
     looks = Rounds(monkeypatch, FlowSetup, "discover", lambda _: "look")
     with rig.mirror(keys=SYNC) as mirror:
         rig.copied(20)

@@ -133,7 +133,7 @@ def test_flow_that_is_added_later_is_no_stranger(
                 flow.copied(2 * number + 2)
             for one in (mirror, second):
                 one.eventually(lambda parts: parts[0].state == "AT_END" and not parts[0].code)
-            eventually(lambda: known.taken is not None and not known.is_taken_over)
+            eventually(lambda: known.last_plan is not None and not known.is_taken_over)
             flow.put([20])  # the flow would not copy this record if the partition were TAKEN_OVER
             flow.copied(41)
             mirror.eventually(lambda parts: parts[0].state == "AT_END" and not parts[0].code)

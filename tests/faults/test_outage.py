@@ -226,13 +226,13 @@ def test_flow_without_topics_runs_before_the_next_refresh(rig: Rig) -> None:
 
 NOTES_SILENCE = """
 from twinlog.lane.sides.cluster_side import ClusterSide
-found = ClusterSide.take_broken
-def take_broken(self):
+found = ClusterSide.broken_connections
+def broken_connections(self):
     for node, error in found(self):
         with open({path!r}, "a") as file:
             print(error.message, file=file)
         yield node, error
-ClusterSide.take_broken = take_broken
+ClusterSide.broken_connections = broken_connections
 """
 """Prelude of a lane that writes to a file why each connection was closed."""
 

@@ -144,7 +144,7 @@ def test_group_is_not_moved_by_a_log_that_no_lane_has_checked(rig: Rig) -> None:
         flow, _ = led_flow(rig.config({**QUICKLY, "groups": group}))
         flow = led_to(flow, -1)
         (view,) = flow.partitions()
-        unseen = (replace(view, is_unseen=True),)
+        unseen = (replace(view, is_position_unknown=True),)
         duty = CheckpointDuty(replace(flow, partitions=lambda: unseen))
         try:
             duty.round()

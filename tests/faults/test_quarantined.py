@@ -16,7 +16,7 @@ from tests.support.client import Seen, eventually, read_all
 from tests.support.load import Load
 from tests.support.rig import Rig, send_signals
 from tests.support.transformed_mirror import TransformedMirror, with_transforms
-from twinlog.cluster.topics.topic_admin import ensure_kept_topic
+from twinlog.cluster.topics.topic_admin import ensure_permanent_topic
 from twinlog.wire.records import Record
 
 pytestmark = [pytest.mark.faults, pytest.mark.broker]
@@ -48,7 +48,7 @@ def a_mirror(
     rig: Rig, monkeypatch: pytest.MonkeyPatch, file: Path, lease_s: float = 300.0
 ) -> TransformedMirror:
     with_transforms(monkeypatch, letters_of(rig))
-    ensure_kept_topic(rig.target_client, letters_of(rig), replication_factor=1)
+    ensure_permanent_topic(rig.target_client, letters_of(rig), replication_factor=1)
     mirror = TransformedMirror(Fails(), file, lanes=1, lease_s=lease_s)
     mirror.quarantines = True
     return mirror

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from twinlog.records import partitioned, register
 from twinlog.spark.gateway import start_jvm
 from twinlog.spark.options import SparkOptions
-from twinlog.spark.session import forget_gateway
+from twinlog.spark.session import reset_pyspark
 
 __all__ = ["Query", "spark_session"]
 
@@ -51,7 +51,7 @@ def spark_session() -> Iterator[SparkSession]:
         register(session)
         yield session
     session.stop()
-    forget_gateway()
+    reset_pyspark()
     jvm.stop()
 
 

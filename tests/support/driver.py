@@ -92,8 +92,8 @@ def plan_of(number: int, topic: str = "orders", **more: Any) -> PartitionPlan:
         source_topic_id=TopicId(sha256(f"source {topic}".encode()).hexdigest()[:32]),
         target_topic_id=TopicId(sha256(f"target {topic}".encode()).hexdigest()[:32]),
         limit_bytes=1_000_000,
-        stamps_own_time=False,
-        is_picky=False,
+        has_log_append_time=False,
+        may_reject_records=False,
         **more,
     )
 
@@ -209,7 +209,7 @@ class LaneStub:
             )
             for tp in tps
         ]
-        self.say(Progress(partitions=tuple(one), degraded=None))
+        self.say(Progress(partitions=tuple(one), unreachable=None))
 
     def gives_back(self, *tps: TopicPartition, done: bool = False, ordinal: int = 7) -> None:
         assert self.lane is not None

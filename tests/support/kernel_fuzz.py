@@ -78,12 +78,12 @@ class Difference(Exception):
 @contextmanager
 def use(kernels: Kernels) -> Iterator[None]:
     """Make this process use these kernels within the block."""
-    before = CHOSEN.kernels, CHOSEN.why_slow
-    CHOSEN.kernels, CHOSEN.why_slow = kernels, "a test" if kernels is TWIN else None
+    before = CHOSEN.kernels, CHOSEN.not_compiled_reason
+    CHOSEN.kernels, CHOSEN.not_compiled_reason = kernels, "a test" if kernels is TWIN else None
     try:
         yield
     finally:
-        CHOSEN.kernels, CHOSEN.why_slow = before
+        CHOSEN.kernels, CHOSEN.not_compiled_reason = before
 
 
 @dataclass(frozen=True, slots=True)
@@ -558,7 +558,7 @@ def take(data: bytes, way: Way) -> object:
         intake.deep_batches,
         intake.packed_batches,
         intake.jumps,
-        intake.left_out,
+        intake.applied_skips,
     )
 
 
@@ -654,7 +654,9 @@ def main() -> int:
         return sanitized()
     library = CHOSEN.kernels if given.library is None else Library(given.library)
     if library is TWIN:
-        sys.exit(f"fuzz: the kernels are not loaded: {CHOSEN.why_slow}; run scripts/setup")
+        sys.exit(
+            f"fuzz: the kernels are not loaded: {CHOSEN.not_compiled_reason}; run scripts/setup"
+        )
     began, step, done = time.monotonic(), 10_000, 0
     accepted = refused = 0
     while done < given.inputs:

@@ -264,7 +264,7 @@ class MemoryFlow(MemorySource):
             tail=tail,
             end=FOREVER,
             limit_bytes=1 << 20,
-            is_picky=self.target.most_records > 0,
+            may_reject_records=self.target.most_records > 0,
             last_run=tail.runs[-1],
             now_ms=self.now_ms,
             late_requests=self.now_ms < self._wait_until_ms,
@@ -471,7 +471,7 @@ class MemoryFlow(MemorySource):
             if copy.trouble is not None or copy.state is CopyState.DRAINING:
                 self.lane = None
         elif copy.trouble is not None:
-            wait_ms = USER_TIMEOUT_MS if copy.lost_answers else 0
+            wait_ms = USER_TIMEOUT_MS if copy.has_unknown_outcomes else 0
             self._report(copy)
             self._give_back(wait_ms)
             self._trouble(copy.trouble)

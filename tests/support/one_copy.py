@@ -131,7 +131,7 @@ def arguments(
         "skips": skips,
         "last_run": run,
         "now_ms": NOW,
-        "stamps_own_time": stamps,
+        "has_log_append_time": stamps,
         "late_requests": late,
         "old_lane": old_lane,
     }

@@ -15,8 +15,8 @@ from twinlog.channel.lending import (
     Offered,
     PortTicket,
     RangeOffer,
+    RequestRange,
     Subscribe,
-    TakeRange,
 )
 from twinlog.channel.server import ChannelEvent, ChannelServer, LaneGone, LaneMessage, Peer
 from twinlog.mirror.copy.ranges import RangeAnswer, SourceRange
@@ -105,7 +105,7 @@ class StubPort:
                 self._subscribed.add(peer)
                 waiting = [one for one in self._ranges.values() if one.number not in self.answers]
             peer.send(Offered(tuple(map(offer_of, waiting))))
-        elif isinstance(message, TakeRange):
+        elif isinstance(message, RequestRange):
             is_open = message.number not in self.answers
             peer.send(Lent(self._ranges.get(message.number) if is_open else None))
         elif isinstance(message, Answered):

@@ -30,7 +30,7 @@ from twinlog.records.write.appending import Appender
 from twinlog.records.write.options import WriteOptions, parse_write_options
 from twinlog.records.write.packing import UNTIMED_MS, Gatherer, packed
 from twinlog.records.write.rows import RowPartitioner, counter
-from twinlog.records.write.transaction import BegunTransaction, TaskWritten, transactions
+from twinlog.records.write.transaction import BegunTransaction, TaskResult, transactions
 from twinlog.sandbox import LocalCluster
 from twinlog.wire.record_batch import Codec
 
@@ -69,7 +69,7 @@ def run_task(
     begun: BegunTransaction,
     batches: Sequence[pa.RecordBatch],
     between: Callable[[], object] = lambda: None,
-) -> TaskWritten:
+) -> TaskResult:
     """Run a task. `between` is called after each batch, when the batch is in the log."""
     with ClusterClient(options.cluster()) as client:
         joined = transactions(client, options, options.write_id, begun.identity)
@@ -79,7 +79,7 @@ def run_task(
             for tp, rows in partitioner.by_partition(batch):
                 appender.add(tp, rows)
             between()
-        return TaskWritten(
+        return TaskResult(
             identity=begun.identity,
             query=options.write_id,
             rows=appender.finish(),

@@ -110,7 +110,7 @@ RUNS = (Run(0, 100, 50), Run(10, 200, 60), Run(20, 300, 70))
 
 
 @pytest.mark.parametrize(
-    ("log_start", "only_there"),
+    ("log_start", "target_only"),
     [
         (0, None),
         (100, Span(55, 55)),
@@ -122,13 +122,13 @@ RUNS = (Run(0, 100, 50), Run(10, 200, 60), Run(20, 300, 70))
         (900, Span(55, 80)),
     ],
 )
-def test_offsets_that_only_the_target_has(log_start: int, only_there: Span | None) -> None:
+def test_offsets_that_only_the_target_has(log_start: int, target_only: Span | None) -> None:
     found = sides(ends(log_start, 900), ends(55, 80), RUNS)
-    assert found.only_there == only_there
+    assert found.target_only == target_only
     said = str(found)
     assert f"upstream offsets [{log_start}, 900)" in said
     assert "target offsets [55, 80)" in said or "the target offsets [55, 80)" in said
-    assert ("on the target only" in said) == (only_there is not None and not only_there.is_empty)
+    assert ("on the target only" in said) == (target_only is not None and not target_only.is_empty)
 
 
 CODES = (

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from twinlog.encoded import encoded, picked
+from twinlog.encoded import encoded, encoded_fields
 from twinlog.errors import TwinlogError
 from twinlog.model import TopicPartition
 
@@ -59,5 +59,5 @@ def test_values_in_containers_are_encoded_and_errors_are_texts() -> None:
 
 
 def test_missing_values_are_none_at_any_depth() -> None:
-    assert picked(None, "a") is None
-    assert picked(Outer(TopicPartition("a", 1), None), "deep=inner.b") == {"deep": None}
+    assert encoded_fields(None, "a") is None
+    assert encoded_fields(Outer(TopicPartition("a", 1), None), "deep=inner.b") == {"deep": None}

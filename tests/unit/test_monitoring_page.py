@@ -25,7 +25,7 @@ def rows(first: str) -> dict[str, list[str]]:
 
 
 def test_every_series_of_twinlog_is_explained_with_kind_and_labels() -> None:
-    expected = {m.name: (m.kind.value, ", ".join(m.labels)) for m in metrics.OURS}
+    expected = {m.name: (m.kind.value, ", ".join(m.labels)) for m in metrics.TWINLOG_METRICS}
     assert {name: (cells[0], cells[1]) for name, cells in rows("twinlog_").items()} == expected
 
 

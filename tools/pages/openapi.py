@@ -61,7 +61,7 @@ def _operation(one: Endpoint) -> dict[str, Any]:
         "operationId": _id(one),
         "parameters": [*_of_path(one.path), *_of_query(one.query)],
         "responses": {
-            "200": {"description": _said(answer), "content": _content(answer)},
+            "200": {"description": _description(answer), "content": _content(answer)},
             "default": _PROBLEM,
         },
     }
@@ -78,7 +78,7 @@ def _id(one: Endpoint) -> str:
     return "_".join([one.method.lower(), *path.split("/")])
 
 
-def _said(model: type[BaseModel]) -> str:
+def _description(model: type[BaseModel]) -> str:
     return " ".join((model.__doc__ or "").split())
 
 
@@ -87,7 +87,7 @@ def _content(model: type[BaseModel], kind: str = _JSON) -> dict[str, Any]:
 
 
 _PROBLEM: Final = {
-    "description": _said(answers.Problem),
+    "description": _description(answers.Problem),
     "content": _content(answers.Problem, PROBLEM),
 }
 

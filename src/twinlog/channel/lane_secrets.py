@@ -23,7 +23,7 @@ attempts of that lane.
 **Invariants**
 
 1. Before its proof was checked, a connection gets no data, and after the TLS handshake only a hello
-   of fixed length is read from the connection (`server.Stranger`).
+   of fixed length is read from the connection (`server.UnauthenticatedPeer`).
 2. A proof works once. The proof of a later attempt cannot be derived from an earlier proof, because
    that requires the secret.
 3. A secret is worthless after its lease has ended.
@@ -45,7 +45,7 @@ attempts of that lane.
   lives, that attempt waits (4). If the true lane dies, the client can take its place. So Spark must
   use authentication, unless a flag permits an unauthenticated Spark (ADR 11).
 - *A client opens many connections, or sends nothing*: unauthenticated connections are limited in
-  number, time and bytes, so lanes can still connect (`server.Stranger`).
+  number, time and bytes, so lanes can still connect (`server.UnauthenticatedPeer`).
 
 **Rejected:** one token for all lanes, because a single leak would expose all credentials for as
 long as the driver runs. Also rejected: a certificate authority, because the job already contains

@@ -5,7 +5,7 @@ An answer contains the transformed records of a range (`mirror.copy.ranges`).
       | -- Subscribe ------------------->|
       | <- Offered ----------------------|   each range without an answer, now and later
     task
-      | -- TakeRange ------------------->|
+      | -- RequestRange ---------------->|
       | <- Lent -------------------------|   the range, or none if it needs no answer
       | -- Answered -------------------->|
       | <- AnswerAccepted ---------------|   the lane has this or an earlier answer
@@ -67,7 +67,7 @@ class Offered(_Tagged, frozen=True):
     offers: tuple[RangeOffer, ...]
 
 
-class TakeRange(_Tagged, frozen=True):
+class RequestRange(_Tagged, frozen=True):
     """Requests the range with this number."""
 
     number: int
@@ -91,7 +91,7 @@ class AnswerAccepted(_Tagged, frozen=True):
     number: int
 
 
-LendingMessage = Subscribe | Offered | TakeRange | Lent | Answered | AnswerAccepted
+LendingMessage = Subscribe | Offered | RequestRange | Lent | Answered | AnswerAccepted
 
 
 class LendingCodec(MessageCodec):
@@ -163,7 +163,7 @@ class LendingClient:
 
     def request_range(self, number: int) -> SourceRange | None:
         """Return a range, or None if the lane needs no answer to it now. Raises TwinlogError."""
-        self._channel.send(TakeRange(number))
+        self._channel.send(RequestRange(number))
         lent = self._reply(Lent)
         taken: SourceRange | None = lent.range
         return taken

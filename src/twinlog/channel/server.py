@@ -6,11 +6,11 @@ that are no hello, or any unexpected exception. Only an error in the thread itse
 and then the process (`threads`), because without the channel the driver receives nothing from any
 lane.
 
-`Peer` is the connection to one lane. A `Stranger` is a connection before authentication, which can
-only make a TLS handshake and send one hello. Any client can open such connections. So they are
-limited in number, time and bytes, and if there are too many, the oldest are closed. A lane sends
-its hello immediately, so if a client opens many silent connections, only these are closed, and
-lanes are not blocked.
+`Peer` is the connection to one lane. An `UnauthenticatedPeer` is a connection before
+authentication, which can only make a TLS handshake and send one hello. Any client can open such
+connections. So they are limited in number, time and bytes, and if there are too many, the oldest
+are closed. A lane sends its hello immediately, so if a client opens many silent connections, only
+these are closed, and lanes are not blocked.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ class Peer:
         with self._lock:
             self._flush_locked()
 
-    def shut(self) -> None:
+    def close_socket(self) -> None:
         """Close the socket. Called by the server's thread only."""
         with self._lock:
             self._frames.close()
@@ -144,7 +144,7 @@ class Peer:
 HELLO_WITHIN_S = 10.0
 WARN_EVERY_S = 60.0
 
-MAX_STRANGERS: Final = 512
+MAX_UNAUTHENTICATED: Final = 512
 """Maximum number of unauthenticated connections. Lanes that start together open fewer."""
 
 MAX_OF_ONE_ADDRESS: Final = 128
@@ -153,7 +153,7 @@ lanes. If there are more, only connections from the same address are closed.
 """
 
 
-class Stranger:
+class UnauthenticatedPeer:
     """An unauthenticated connection to the channel."""
 
     def __init__(self, sock: socket.socket, host: str, port: int) -> None:
@@ -183,39 +183,39 @@ class Stranger:
         return selectors.EVENT_READ
 
 
-class Strangers:
+class UnauthenticatedPeers:
     """All unauthenticated connections, oldest first."""
 
     def __init__(self) -> None:
-        self._all: dict[Stranger, None] = {}
+        self._all: dict[UnauthenticatedPeer, None] = {}
 
     def __len__(self) -> int:
         return len(self._all)
 
-    def __contains__(self, stranger: Stranger) -> bool:
+    def __contains__(self, stranger: UnauthenticatedPeer) -> bool:
         return stranger in self._all
 
-    def add(self, stranger: Stranger) -> list[Stranger]:
+    def add(self, stranger: UnauthenticatedPeer) -> list[UnauthenticatedPeer]:
         """Add a connection. Returns the connections that must be closed, because of the limits."""
         self._all[stranger] = None
         of_one = [other for other in self._all if other.host == stranger.host]
         surplus = of_one[: max(0, len(of_one) - MAX_OF_ONE_ADDRESS)]
         rest = [other for other in self._all if other not in surplus]
-        return [*surplus, *rest[: max(0, len(rest) - MAX_STRANGERS)]]
+        return [*surplus, *rest[: max(0, len(rest) - MAX_UNAUTHENTICATED)]]
 
-    def discard(self, stranger: Stranger) -> None:
+    def discard(self, stranger: UnauthenticatedPeer) -> None:
         self._all.pop(stranger, None)
 
-    def oldest(self, count: int) -> list[Stranger]:
+    def oldest(self, count: int) -> list[UnauthenticatedPeer]:
         return list(self._all)[:count]
 
-    def timed_out(self) -> list[Stranger]:
+    def timed_out(self) -> list[UnauthenticatedPeer]:
         """Return the connections whose time for a hello has expired."""
         now = time.monotonic()
         return [stranger for stranger in self._all if stranger.give_up_at < now]
 
 
-class Refusals:
+class RejectionLog:
     """Limits warnings about connections without a valid token to one a minute, because any client
     can cause them.
     """
@@ -291,7 +291,9 @@ class ChannelServer:
         if not is_loopback(host):
             self._tls, fingerprint = make_server_context()
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        self._listener = socket.create_server((host, port), family=family, backlog=MAX_STRANGERS)
+        self._listener = socket.create_server(
+            (host, port), family=family, backlog=MAX_UNAUTHENTICATED
+        )
         self._listener.setblocking(False)
         self.address = ChannelAddress(
             host=advertised_host or host,
@@ -307,14 +309,14 @@ class ChannelServer:
         self._alarm_end.setblocking(False)
         self._woken: set[Peer] = set()
         self._woken_lock = threading.Lock()
-        self._strangers = Strangers()
+        self._unauthenticated = UnauthenticatedPeers()
         self._peers: set[Peer] = set()
         self._listens_at: float | None = None
         """When to listen again, if the server has stopped listening because no descriptor was left
         for a connection.
         """
         self._closing = threading.Event()
-        self._refusals = Refusals()
+        self._rejections = RejectionLog()
         self._thread = threading.Thread(target=self._run, name="twinlog-channel", daemon=True)
 
     @property
@@ -364,14 +366,14 @@ class ChannelServer:
                 for key, events in self._selector.select(TICK_S):
                     self._process_event(key, events)
                 self._settle_woken()
-                for stranger in self._strangers.timed_out():
+                for stranger in self._unauthenticated.timed_out():
                     self._dismiss(stranger, f"no hello within {HELLO_WITHIN_S:.0f} s")
                 self._listen_again()
         finally:
-            for stranger in self._strangers.oldest(len(self._strangers)):
+            for stranger in self._unauthenticated.oldest(len(self._unauthenticated)):
                 stranger.frames.close()
             for peer in self._peers:
-                peer.shut()
+                peer.close_socket()
             self._selector.close()
 
     def _process_event(self, key: selectors.SelectorKey, events: int) -> None:
@@ -379,7 +381,7 @@ class ChannelServer:
         match key.data:
             case Peer() as peer:
                 self._serve(peer, events)
-            case Stranger() as stranger if stranger in self._strangers:
+            case UnauthenticatedPeer() as stranger if stranger in self._unauthenticated:
                 try:
                     known = self._greet(stranger)
                 except Exception as error:
@@ -392,7 +394,7 @@ class ChannelServer:
                         # read data that came with the hello now, because a TLS socket may have
                         # bytes that a selector does not show
                         self._serve(known, selectors.EVENT_READ)
-            case Stranger():
+            case UnauthenticatedPeer():
                 return  # an earlier event of this turn has closed the connection
             case _ if key.fileobj is self._listener:
                 self._accept()
@@ -407,8 +409,8 @@ class ChannelServer:
         except OSError as error:
             # no descriptor or memory is left, so the listener pauses and the oldest unauthenticated
             # connection is closed
-            self._refusals.note(str(error), "the listener")
-            for stranger in self._strangers.oldest(1):
+            self._rejections.note(str(error), "the listener")
+            for stranger in self._unauthenticated.oldest(1):
                 self._dismiss(stranger, "no file descriptor is left for other tasks")
             self._selector.unregister(self._listener)
             self._listens_at = time.monotonic() + TICK_S
@@ -420,13 +422,13 @@ class ChannelServer:
                 # this raises an error if the client has already reset the connection, even after
                 # sending bytes
                 sock = self._tls.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
-            stranger = Stranger(sock, host, port)
+            stranger = UnauthenticatedPeer(sock, host, port)
             self._selector.register(stranger.frames, selectors.EVENT_READ, stranger)
         except (OSError, ValueError) as error:
             sock.close()
-            self._refusals.note(f"closed immediately: {error}", f"{host}:{port}")
+            self._rejections.note(f"closed immediately: {error}", f"{host}:{port}")
             return
-        for dismissed in self._strangers.add(stranger):
+        for dismissed in self._unauthenticated.add(stranger):
             self._dismiss(dismissed, "too many connections without a hello")
 
     def _listen_again(self) -> None:
@@ -434,7 +436,7 @@ class ChannelServer:
             self._listens_at = None
             self._selector.register(self._listener, selectors.EVENT_READ, None)
 
-    def _greet(self, stranger: Stranger) -> Peer | None:
+    def _greet(self, stranger: UnauthenticatedPeer) -> Peer | None:
         """Continue the handshake and read the hello. Return the authenticated lane, or None."""
         try:
             waiting_for = stranger.shake_hands()
@@ -451,7 +453,7 @@ class ChannelServer:
             # CorruptData is also raised for a frame that is longer or shorter than a hello
             self._dismiss(stranger, str(error.args[0]))
             return None
-        self._strangers.discard(stranger)
+        self._unauthenticated.discard(stranger)
         stranger.frames.reader.max_frame_bytes = MAX_FRAME_BYTES
         peer = Peer(stranger.frames, self._codec, identity, self._wake)
         self._selector.modify(stranger.frames, selectors.EVENT_READ, peer)
@@ -460,13 +462,13 @@ class ChannelServer:
         self._deliver(LaneConnected(peer))
         return peer
 
-    def _dismiss(self, stranger: Stranger, why: str) -> None:
-        if stranger not in self._strangers:
+    def _dismiss(self, stranger: UnauthenticatedPeer, why: str) -> None:
+        if stranger not in self._unauthenticated:
             return
-        self._strangers.discard(stranger)
+        self._unauthenticated.discard(stranger)
         self._selector.unregister(stranger.frames)
         stranger.frames.close()
-        self._refusals.note(why, stranger.remote)
+        self._rejections.note(why, stranger.remote)
 
     def _serve(self, peer: Peer, events: int) -> None:
         try:
@@ -493,7 +495,7 @@ class ChannelServer:
         if peer.ending is not None:
             self._peers.discard(peer)
             self._selector.unregister(peer)
-            peer.shut()
+            peer.close_socket()
             log.info("lane disconnected: %s: %s", peer.identity, peer.ending)
             self._deliver(LaneGone(peer, peer.ending))
             return

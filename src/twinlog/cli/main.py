@@ -19,7 +19,7 @@ import click
 
 from twinlog import __version__
 from twinlog.cli.options.command import CommandGroup
-from twinlog.cli.options.format_option import asked_format, words_of
+from twinlog.cli.options.format_option import requested_format, words_of
 from twinlog.cli.terminal.output import (
     ANSWER,
     Envelope,
@@ -166,7 +166,7 @@ def _run(arguments: Sequence[str], answer: Envelope) -> int:
             return answer_shell(twinlog, question)
         words = words_of(twinlog, arguments)
         answer.command = " ".join(words)
-        answer.output = asked_format(words, arguments, os.environ)
+        answer.output = requested_format(words, arguments, os.environ)
         value: Any = twinlog.main(list(arguments), prog_name="twinlog", standalone_mode=False)
     except BaseException as error:  # noqa: BLE001 (the command line's one boundary)
         return _exit_code(error, answer)

@@ -134,7 +134,7 @@ class Counts:
     aborted: int = 0
     """Records of aborted transactions, which are left out."""
     before_log: Span | None = None
-    behind_log: Span | None = None
+    after_log: Span | None = None
     uncommitted: Span | None = None
     """Offsets after the start of an open transaction. They are not read, unless aborted records are
     included.
@@ -177,14 +177,14 @@ class Export:
         self.counts = Counts(
             position=self.span.first,
             before_log=_span_or_none(asked.first, self.span.first),
-            behind_log=_span_or_none(self.span.next, asked.next),
+            after_log=_span_or_none(self.span.next, asked.next),
         )
 
     @property
     def is_whole(self) -> bool:
         """Return True if all requested offsets are in the log."""
         counts = self.counts
-        missing = (counts.before_log, counts.behind_log, counts.uncommitted, counts.unread)
+        missing = (counts.before_log, counts.after_log, counts.uncommitted, counts.unread)
         return not (any(missing) or counts.deleted)
 
     def records(self) -> Iterator[ExportedRecord]:

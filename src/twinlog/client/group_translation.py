@@ -30,7 +30,7 @@ from twinlog.model import NO_TOPIC_ID, Isolation, TopicId, TopicPartition, is_ow
 from twinlog.survey.exact_map import ExactMap
 from twinlog.wire.mm2_records import Checkpoint
 
-SOURCE_ANSWERS_WITHIN_S: Final = 15.0
+SOURCE_TIMEOUT_S: Final = 15.0
 """Timeout of source requests. It is short, because groups often move when the source is lost."""
 
 
@@ -75,7 +75,7 @@ class FlowTranslation:
     ) -> None:
         self._config = config
         self._policy = policy_of(config)
-        self._source = prompt_client(source, api_timeout_s=SOURCE_ANSWERS_WITHIN_S)
+        self._source = prompt_client(source, api_timeout_s=SOURCE_TIMEOUT_S)
         self._target = prompt_client(target)
         self._map = ExactMap(self._target, self._policy, config.flow)
         self._is_lost = False
@@ -237,7 +237,7 @@ class FlowTranslation:
     def _by_checkpoints(self, group: str) -> dict[TopicPartition, int]:
         topic = self._policy.checkpoints_topic(self._config.source_alias)
         upstreams: dict[TopicPartition, int] = {}
-        for checkpoint in Checkpoint.all_in(read_to_end(self._target, topic, 0)):
+        for checkpoint in Checkpoint.decode_all(read_to_end(self._target, topic, 0)):
             if checkpoint.group == group:
                 upstreams[checkpoint.topic_partition] = checkpoint.upstream_offset
         names = self._source_names({tp.topic for tp in upstreams})

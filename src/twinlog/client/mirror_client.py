@@ -218,7 +218,7 @@ class MirrorClient:
     ) -> dict[str, GroupOffsets]:
         topic = self._policy.checkpoints_topic(remote_alias)
         out: dict[str, GroupOffsets] = {}
-        for checkpoint in Checkpoint.all_in(self._read(topic, timeout_s)):
+        for checkpoint in Checkpoint.decode_all(self._read(topic, timeout_s)):
             # without Twinlog's own groups, whose offsets MirrorMaker 2 may have translated
             if groups.fullmatch(checkpoint.group) and not is_own_group(checkpoint.group):
                 out.setdefault(checkpoint.group, {})[checkpoint.topic_partition] = GroupOffset(

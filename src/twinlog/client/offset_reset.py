@@ -45,11 +45,11 @@ from twinlog.cluster.groups.group_offsets import (
 from twinlog.cluster.groups.share_groups import alter_start_offsets, fetch_start_offsets, offsets_of
 from twinlog.cluster.logs.offsets import EARLIEST, LATEST, OffsetResult, list_offsets
 from twinlog.cluster.net.metadata import ClusterMetadata, Operation
-from twinlog.encoded import picked
+from twinlog.encoded import encoded_fields
 from twinlog.errors import FlowError, TwinlogError, or_raise
 from twinlog.model import TopicId, TopicPartition, is_own_group
 from twinlog.quantities import first_few, plural
-from twinlog.survey.rights import denied_error, may
+from twinlog.survey.rights import denied_error, is_permitted
 
 Commit: TypeAlias = Callable[
     [Coordinators, Mapping[str, GroupOffsets]], Mapping[str, CommitResult | TwinlogError]
@@ -79,7 +79,7 @@ class Goal:
 class Fit(StrEnum):
     """How the new offset was chosen."""
 
-    AS_ASKED = ""
+    AS_REQUESTED = ""
     AT_START = "the log begins there"
     AT_END = "the log ends there"
     NONE_SO_NEW = "the end: no record is at or after that time"
@@ -110,7 +110,7 @@ class ResetOffset:
     after: int
     start: int
     end: int
-    fit: Fit = Fit.AS_ASKED
+    fit: Fit = Fit.AS_REQUESTED
 
     @property
     def tp(self) -> TopicPartition:
@@ -139,7 +139,7 @@ class GroupReset:
 
     @property
     def refusal(self) -> Any:
-        return picked(self.refused, "code message")
+        return encoded_fields(self.refused, "code message")
 
 
 def fit_to_log(goal: Goal, before: int | None, log: ResetBounds) -> tuple[int, Fit] | None:
@@ -148,12 +148,14 @@ def fit_to_log(goal: Goal, before: int | None, log: ResetBounds) -> tuple[int, F
     """
     match goal.kind:
         case GoalKind.EARLIEST:
-            return log.start, Fit.AS_ASKED
+            return log.start, Fit.AS_REQUESTED
         case GoalKind.LATEST:
-            return log.end, Fit.AS_ASKED
+            return log.end, Fit.AS_REQUESTED
         case GoalKind.TIMESTAMP:
             return (
-                (log.end, Fit.NONE_SO_NEW) if log.at_time is None else (log.at_time, Fit.AS_ASKED)
+                (log.end, Fit.NONE_SO_NEW)
+                if log.at_time is None
+                else (log.at_time, Fit.AS_REQUESTED)
             )
         case GoalKind.OFFSET:
             return _clamped(goal.value, log)
@@ -164,11 +166,11 @@ def fit_to_log(goal: Goal, before: int | None, log: ResetBounds) -> tuple[int, F
 def _clamped(offset: int, log: ResetBounds) -> tuple[int, Fit]:
     if offset < log.start:
         return log.start, Fit.AT_START
-    return (log.end, Fit.AT_END) if offset > log.end else (offset, Fit.AS_ASKED)
+    return (log.end, Fit.AT_END) if offset > log.end else (offset, Fit.AS_REQUESTED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Now:
+class _ClusterState:
     """The cluster's state, queried for all groups together."""
 
     listed: Mapping[str, Group]
@@ -215,7 +217,7 @@ class OffsetReset:
         active = [
             listed_groups[g] for g in groups if g in listed_groups and listed_groups[g].is_active
         ]
-        now = _Now(
+        now = _ClusterState(
             listed=listed_groups,
             members=group_members(self._coordinators, active),
             before=before,
@@ -238,7 +240,7 @@ class OffsetReset:
     # -- the plan
 
     def _group(
-        self, goal: Goal, group: str, tps: Sequence[TopicPartition], now: _Now
+        self, goal: Goal, group: str, tps: Sequence[TopicPartition], now: _ClusterState
     ) -> GroupReset:
         listed = now.listed.get(group)
         ids = {tp.topic: now.seen.topics[tp.topic].topic_id for tp in tps}
@@ -271,11 +273,11 @@ class OffsetReset:
         group: str,
         tps: Iterable[TopicPartition],
         before: GroupOffsets,
-        now: _Now,
+        now: _ClusterState,
     ) -> Iterator[ResetOffset]:
         for tp in tps:
             log = or_raise(now.logs[tp])
-            if not may(now.seen, tp.topic, Operation.READ):
+            if not is_permitted(now.seen, tp.topic, Operation.READ):
                 raise denied_error(self._client.alias, "READ", tp.topic)
             commit = before.get(tp)
             then = None if commit is None else commit.offset
@@ -433,4 +435,4 @@ def _can_be_reset(group: Group) -> bool:
 def _within_current_log(offset: ResetOffset, log: ResetBounds | TwinlogError) -> ResetOffset:
     """Return the planned offset, moved into the current log if it is outside."""
     after, fit = _clamped(offset.after, or_raise(log))
-    return offset if fit is Fit.AS_ASKED else replace(offset, after=after, fit=fit)
+    return offset if fit is Fit.AS_REQUESTED else replace(offset, after=after, fit=fit)

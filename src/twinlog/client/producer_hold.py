@@ -100,7 +100,7 @@ class ProducerHold:
                 set_producer_quota(self._source, rate)
         return None
 
-    def end(self) -> None:
+    def prevent_set_quota(self) -> None:
         """Prevent a blocked `set_quota` from setting a quota later. Any thread can call it."""
         self._is_over = True
 
@@ -113,7 +113,7 @@ class ProducerHold:
         self._let_go = known
         return freed
 
-    def free(self) -> RemovalResult:
+    def remove_quota_and_row(self) -> RemovalResult:
         """Remove the flow's quota, and clear its row."""
         freed = self.remove_quota()
         held = self.read()

@@ -46,7 +46,7 @@ from twinlog.survey.replica import Maps
 from twinlog.survey.state_reader import leader_status, state_rows
 
 READ_BYTES: Final = 1 << 20
-INSTEAD: Final = {
+NOT_ACCEPTABLE: Final = {
     "TAKEN_OVER": (
         "other clients write to this topic on purpose: stop producing to the source, or stop "
         "these clients, save their records (twinlog export), and copy the topic again"
@@ -72,7 +72,7 @@ REPLAYED: Final = (
 class RepairLine:
     """The planned repair of one partition that has stopped."""
 
-    standing: Unusual
+    reported_problem: Unusual
     source: TopicPartition
     target: TopicPartition
     wanted: WantedAcceptance | None = None
@@ -89,7 +89,7 @@ class RepairLine:
             "topic": self.source.topic,
             "partition": self.source.partition,
             "target_topic": self.target.topic,
-            "code": self.standing.code,
+            "code": self.reported_problem.code,
             "problem": self.problem or None,
         }
         if walk is None:
@@ -109,7 +109,7 @@ class RepairLine:
 
     def lines(self) -> Iterator[str]:
         """Yield the plan as lines of text."""
-        yield f"{self.source} -> {self.target} [{self.standing.code}]"
+        yield f"{self.source} -> {self.target} [{self.reported_problem.code}]"
         if self.found is None:
             yield f"  cannot be accepted: {self.problem}"
             return
@@ -146,7 +146,7 @@ class TopicRepair:
         """
         target = self._steering.target
         status = leader_status(target, self._steering.flow)
-        if status is None or not status.is_of(int(time.time() * 1000)):
+        if status is None or not status.is_current(int(time.time() * 1000)):
             raise FlowError(
                 "no running mirror reports which partitions have stopped: start one, with "
                 "twinlog.status.interval.seconds above 0; nothing was changed",
@@ -164,7 +164,9 @@ class TopicRepair:
     def accept(self, lines: list[RepairLine]) -> None:
         """Write the planned acceptances, or refuse all if a log has changed after the plan."""
         shown = [line for line in lines if line.found is not None]
-        for line, again in zip(shown, self._lines([line.standing for line in shown]), strict=True):
+        for line, again in zip(
+            shown, self._lines([line.reported_problem for line in shown]), strict=True
+        ):
             if again.found is None or again.found != line.found:
                 raise FlowError(
                     f"{line.target}: its records have changed since they were shown; nothing was "
@@ -196,9 +198,9 @@ class TopicRepair:
         """Return why no record of the partition can be accepted, or "" without such a reason."""
         if unusual.topic in replayed:
             return REPLAYED
-        if unusual.code not in INSTEAD and self._config.policy.kind is PolicyKind.IDENTITY:
-            return INSTEAD["TAKEN_OVER"]
-        return INSTEAD.get(unusual.code, "")
+        if unusual.code not in NOT_ACCEPTABLE and self._config.policy.kind is PolicyKind.IDENTITY:
+            return NOT_ACCEPTABLE["TAKEN_OVER"]
+        return NOT_ACCEPTABLE.get(unusual.code, "")
 
     def _line(
         self, unusual: Unusual, maps: Maps, producers: frozenset[int], problem: str
@@ -206,7 +208,7 @@ class TopicRepair:
         source = TopicPartition(unusual.topic, unusual.partition)
         remote = self._policy.format_remote_topic(self._config.source_alias, unusual.topic)
         target = TopicPartition(remote, unusual.partition)
-        blank = RepairLine(standing=unusual, source=source, target=target)
+        blank = RepairLine(reported_problem=unusual, source=source, target=target)
         if problem:
             return replace(blank, problem=problem)
         source_id = self._source.metadata([source.topic]).topics[source.topic].topic_id

@@ -35,11 +35,11 @@ from twinlog.cluster.logs.producers import describe_producers
 from twinlog.cluster.logs.raw_log import fetch_partition, produce_batch
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.cluster.topics.internal_log import readable_ends
-from twinlog.cluster.topics.topic_admin import ensure_kept_topic
+from twinlog.cluster.topics.topic_admin import ensure_permanent_topic
 from twinlog.codes import Trait, has, with_trait
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.config.values.times import in_iso
-from twinlog.encoded import picked
+from twinlog.encoded import encoded_fields
 from twinlog.errors import BrokerRefused, FlowError, TwinlogError
 from twinlog.mirror.names.naming import quarantine_topic
 from twinlog.mirror.skips import Skip
@@ -126,7 +126,7 @@ class SkipChange:
 
     @property
     def replaced(self) -> Any:
-        return picked(self.before, "who at_ms reason")
+        return encoded_fields(self.before, "who at_ms reason")
 
 
 class RecordSkip:
@@ -207,7 +207,7 @@ class RecordSkip:
                 "no mirror has reported its state: start one, with twinlog.status.interval.seconds "
                 "above 0"
             )
-        if not status.is_of(int(time.time() * 1000)):
+        if not status.is_current(int(time.time() * 1000)):
             raise self._skip_refused(
                 f"the mirror on {status.where} last reported its state at {in_iso(status.at_ms)} "
                 "and has gone since: start one, which checks whether the partition is still stopped"
@@ -254,7 +254,7 @@ TRIES: Final = 5
 command is in the log.
 """
 
-NOT_NEXT: Final = frozenset({OUT_OF_ORDER_SEQUENCE_NUMBER, DUPLICATE_SEQUENCE_NUMBER})
+WRONG_SEQUENCE: Final = frozenset({OUT_OF_ORDER_SEQUENCE_NUMBER, DUPLICATE_SEQUENCE_NUMBER})
 
 
 class Quarantine:
@@ -300,7 +300,7 @@ class Quarantine:
         skipped records in that topic.
         """
         records = self.read(wanted_skip)
-        ensure_kept_topic(
+        ensure_permanent_topic(
             self._target, self.home.topic, replication_factor=self._replication_factor
         )
         return [self._write_skip(wanted_skip, record) for record in records]
@@ -375,13 +375,13 @@ class Quarantine:
             # same
             self._target.retrying(lambda: produce_batch(self._target, self.home, batch))
         except BrokerRefused as refusal:
-            if refusal.kafka_error not in NOT_NEXT:
+            if refusal.kafka_error not in WRONG_SEQUENCE:
                 raise
 
     def _search(self, origin: RecordOrigin) -> tuple[int | None, int]:
         """Return the offset of the record of this origin, or None, and the flow's next sequence."""
         offset: int | None = None
-        sequence = self._remembered()
+        sequence = self._brokers_sequence()
         (end,) = readable_ends(self._target, [self.home]).values()
         position = log_starts(self._target, [self.home])[self.home]
         while position < end:
@@ -403,7 +403,7 @@ class Quarantine:
                 break
         return offset, sequence or 0
 
-    def _remembered(self) -> int | None:
+    def _brokers_sequence(self) -> int | None:
         """Return the next sequence according to the broker, or None if it is unknown, as on older
         brokers. The broker's sequence is needed if records were deleted.
         """

@@ -50,7 +50,7 @@ Offsets = Mapping[TopicPartition, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NotedBatch:
+class NewestBatch:
     """The newest micro-batch in the checkpoint, which decides where a query resumes."""
 
     batch: int
@@ -67,7 +67,7 @@ class NotedBatch:
 class Rewritten:
     """The result of a rewrite: where the query resumes on the other cluster."""
 
-    noted: NotedBatch
+    noted: NewestBatch
     offsets: tuple[TranslatedOffset, ...]
     """Translated end offsets of the newest micro-batch."""
     other_sources: int
@@ -130,7 +130,7 @@ def query_of(checkpoint: Path) -> str:
     return ""
 
 
-def _noted(checkpoint: Path) -> NotedBatch:
+def _noted(checkpoint: Path) -> NewestBatch:
     planned = _numbers(checkpoint / "offsets")
     if not planned or not (checkpoint / "metadata").is_file():
         raise UsageError(
@@ -139,7 +139,7 @@ def _noted(checkpoint: Path) -> NotedBatch:
         )
     batch = max(planned)
     committed = max(_numbers(checkpoint / "commits"), default=-1)
-    noted = NotedBatch(batch=batch, is_committed=committed == batch)
+    noted = NewestBatch(batch=batch, is_committed=committed == batch)
     if not set(noted.deciding) <= planned or batch - committed > 1 or committed > batch:
         raise UsageError(
             f"{checkpoint}: files of the last micro-batches are missing in offsets/ or commits/ "

@@ -42,7 +42,7 @@ from twinlog.cluster.topics.internal_log import append_rows, check_policy
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.config.regex.patterns import NamePattern, compile_names
 from twinlog.config.regex.reader import RegexProblem
-from twinlog.encoded import picked
+from twinlog.encoded import encoded_fields
 from twinlog.errors import ConfigError, FlowError, TwinlogError, Unauthorized, UsageError
 from twinlog.mirror.names.acl_rules import fenced_topics
 from twinlog.mirror.names.naming import STATE_TOPIC
@@ -97,7 +97,7 @@ class Change:
 
     @property
     def replaced(self) -> Any:
-        return picked(self.before, "bytes_per_second who at_ms reason")
+        return encoded_fields(self.before, "bytes_per_second who at_ms reason")
 
 
 class FlowSteering:
@@ -145,7 +145,7 @@ class FlowSteering:
             )
         ]
 
-    def want_topics(self, kind: IntentKind, names: Sequence[str]) -> list[Change]:
+    def changes_to_set(self, kind: IntentKind, names: Sequence[str]) -> list[Change]:
         """Return the changes that set an intent for all matching topics: topics of the source, and
         copied topics that the source does not list.
         """
@@ -156,7 +156,7 @@ class FlowSteering:
             kind, filter(pattern.matches, sorted({*self._selected_topics(), *copied}))
         )
 
-    def take_back_topics(self, kinds: Iterable[IntentKind], names: Sequence[str]) -> list[Change]:
+    def changes_to_remove(self, kinds: Iterable[IntentKind], names: Sequence[str]) -> list[Change]:
         """Return the changes that remove intents of these kinds from matching topics. The source is
         not queried.
         """

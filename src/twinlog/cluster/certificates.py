@@ -43,7 +43,7 @@ _KEYS: Final = {
 }
 
 
-class Ending(StrEnum):
+class ExpiryUrgency(StrEnum):
     """The urgency of an expiry."""
 
     FAR = "far"
@@ -53,7 +53,7 @@ class Ending(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CertificateEnd:
+class CertificateExpiry:
     """The certificate that expires first among all that a cluster's client uses for one purpose."""
 
     cluster: str
@@ -66,11 +66,11 @@ class CertificateEnd:
     last_ends_at: int
     """When a truststore's last certificate expires. Equal to `ends_at` for a client certificate."""
 
-    def ending(self, now_s: float) -> Ending:
+    def urgency(self, now_s: float) -> ExpiryUrgency:
         """Return the urgency of the expiry at this time (seconds since 1970)."""
         if self.last_ends_at < now_s:
-            return Ending.OVER
-        return Ending.SOON if self.ends_at - now_s < SOON_S else Ending.FAR
+            return ExpiryUrgency.OVER
+        return ExpiryUrgency.SOON if self.ends_at - now_s < SOON_S else ExpiryUrgency.FAR
 
     def line(self, now_s: float) -> str:
         """Return a message with the certificate's file, subject, expiry date, and what to do."""
@@ -91,7 +91,7 @@ class _Dates(NamedTuple):
     last_ends_at: int
 
 
-def certificate_ends(clusters: Iterable[ClusterSettings]) -> tuple[CertificateEnd, ...]:
+def certificate_ends(clusters: Iterable[ClusterSettings]) -> tuple[CertificateExpiry, ...]:
     """Return the expiry of all client certificates and truststores that these settings use now,
     without duplicates. Certificates that this machine trusts by default are left out.
     """
@@ -105,15 +105,15 @@ def certificate_ends(clusters: Iterable[ClusterSettings]) -> tuple[CertificateEn
 
 
 def urgent(
-    ends: Iterable[CertificateEnd], now_s: float | None = None
-) -> tuple[tuple[Ending, CertificateEnd], ...]:
+    ends: Iterable[CertificateExpiry], now_s: float | None = None
+) -> tuple[tuple[ExpiryUrgency, CertificateExpiry], ...]:
     """Return certificates that expire soon or have expired. `now_s`: Unix time (None: now)."""
     at = time.time() if now_s is None else now_s
-    judged = ((end.ending(at), end) for end in ends)
-    return tuple(pair for pair in judged if pair[0] is not Ending.FAR)
+    judged = ((end.urgency(at), end) for end in ends)
+    return tuple(pair for pair in judged if pair[0] is not ExpiryUrgency.FAR)
 
 
-def _ends(alias: str, security: SecuritySettings) -> Iterable[CertificateEnd]:
+def _ends(alias: str, security: SecuritySettings) -> Iterable[CertificateExpiry]:
     pems = (
         (CertificatePurpose.CLIENT, security.certificate_chain_pem),
         (CertificatePurpose.TRUSTSTORE, security.ca_pem),
@@ -123,7 +123,7 @@ def _ends(alias: str, security: SecuritySettings) -> Iterable[CertificateEnd]:
         if dates is None:
             continue
         last = dates.last_ends_at if held is CertificatePurpose.TRUSTSTORE else dates.ends_at
-        yield CertificateEnd(
+        yield CertificateExpiry(
             cluster=alias,
             held=held,
             file=_file(security, held),

@@ -73,7 +73,7 @@ METADATA_WITHOUT_CREATION: Final = 4
 """The first version of Metadata with a flag that prevents the creation of requested topics."""
 
 
-class Silent(NamedTuple):
+class SilentBroker(NamedTuple):
     """Marks a broker that let a request time out. No request is sent to it until `until`
     (monotonic); calls fail with `error` instead.
     """
@@ -107,7 +107,7 @@ class ClusterClient:
         self._has_answered = False
         self.leaderless: dict[TopicPartition, float] = {}
         """Partitions without a leader, with the monotonic time of the last query (`per_leader`)."""
-        self.silent: dict[int, Silent] = {}
+        self.silent: dict[int, SilentBroker] = {}
         """Brokers that let a request time out, by node. Used by `per_leader`."""
         self.led: dict[str, TopicMetadata] | None = None
         """Topics whose leaders `per_leader` reuses. None until `keep_leaders` is called."""
@@ -138,7 +138,7 @@ class ClusterClient:
         """
 
         def ask() -> ClusterMetadata:
-            return self._ask_metadata(topics, allow_missing)
+            return self._query_metadata(topics, allow_missing)
 
         result = self.retrying(ask, timeout_s=timeout_s)
         if self.led is not None:
@@ -194,7 +194,7 @@ class ClusterClient:
 
         def ask() -> Any:
             if self._controller not in self._pool.brokers:
-                self._ask_metadata([], allow_missing=True)
+                self._query_metadata([], allow_missing=True)
             known = self._controller if self._controller in self._pool.brokers else None
             self._controller = NO_NODE  # the controller is unknown until a request to it succeeds
             answer = self.attempt(
@@ -302,7 +302,7 @@ class ClusterClient:
         """Return monotonic seconds without the time for which brokers muted connections."""
         return self.patience.clock() - self._muted_s
 
-    def _ask_metadata(self, topics: Sequence[str] | None, allow_missing: bool) -> ClusterMetadata:
+    def _query_metadata(self, topics: Sequence[str] | None, allow_missing: bool) -> ClusterMetadata:
         answer = self.attempt(
             None,
             _metadata_request(topics),
@@ -372,7 +372,7 @@ class ClusterClient:
 
     def _require_address(self, node: int) -> None:
         if node not in self._pool.brokers:
-            self._ask_metadata([], allow_missing=True)
+            self._query_metadata([], allow_missing=True)
 
     def renew(self, settings: ClusterSettings) -> None:
         """Use these settings for new connections. Open connections are not closed. Thread-safe."""

@@ -36,7 +36,7 @@ _KEY_ESCAPES = _ESCAPES | {" ": "\\ ", "=": "\\=", ":": "\\:", "#": "\\#", "!": 
 
 def canonical(settings: Mapping[str, Setting], aliases: Iterable[str]) -> str:
     """Return a file's text: clusters, general keys, keys of each cluster, keys of each flow."""
-    named = {_todays_name(key, settings): setting.value for key, setting in settings.items()}
+    named = {_current_name(key, settings): setting.value for key, setting in settings.items()}
     values = {key: _with_valid_star(key, value) for key, value in named.items()}
     sections = [section for section in _sections(values, list(aliases)) if section]
     return "\n".join("".join(map(_line, section)) for section in sections)
@@ -78,7 +78,7 @@ def _with_valid_star(key: str, value: str) -> str:
     return ", ".join(".*" if entry.strip() == "*" else entry.strip() for entry in entries)
 
 
-def _todays_name(key: str, settings: Mapping[str, Setting]) -> str:
+def _current_name(key: str, settings: Mapping[str, Setting]) -> str:
     """Return the current name of a deprecated key, unless the file also has the current name, which
     then takes precedence.
     """

@@ -31,7 +31,12 @@ from twinlog.config.files.overrides import Override, with_overrides
 from twinlog.config.files.providers import provider_key, resolve_providers
 from twinlog.config.files.raw import RawConfig
 from twinlog.config.flow.flows import read_flow, with_lone_heartbeats
-from twinlog.config.flow.precedence import candidate_flows, cluster_settings, enabled, prefixes
+from twinlog.config.flow.precedence import (
+    candidate_flows,
+    cluster_settings,
+    enabled_or_why_not,
+    prefixes,
+)
 from twinlog.config.flow.schema import ClusterConfig, FlowConfig, MirrorConfig
 from twinlog.config.flow.tuning import request_timeout_ms
 from twinlog.config.keys.client_keys import BOOTSTRAP_SERVERS, SECURITY_PROTOCOL, SECURITY_PROTOCOLS
@@ -101,7 +106,7 @@ def _load(
     switched_on = [
         flow
         for flow in candidate_flows(aliases)
-        if (not nearby or flow.target in nearby) and enabled(raw, flow)[0]
+        if (not nearby or flow.target in nearby) and enabled_or_why_not(raw, flow)[0]
     ]
     off = list(audit_switches(raw, candidate_flows(aliases)))
     if not switched_on:
@@ -124,7 +129,7 @@ def _load(
         warnings=(
             *audit_duplicates(text.duplicates),
             *text.warnings,
-            *_without_twins(off, audit_values(raw)),
+            *_one_warning_per_line(off, audit_values(raw)),
             *audit_keys(raw, aliases),
             *unread,
             *audit_patterns(flows),
@@ -219,7 +224,7 @@ def _flows_of_other_processes(
     kept, unread = [], []
     for flow in flows:
         try:
-            if enabled(raw, flow)[0]:
+            if enabled_or_why_not(raw, flow)[0]:
                 kept.append(_flow(raw, flow, file))
         except ConfigError as error:
             message = f"{flow} runs in other processes, and is not shown by this one: {error}"
@@ -267,7 +272,7 @@ def _cluster(raw: Settings, alias: str) -> ClusterConfig:
     )
 
 
-def _without_twins(
+def _one_warning_per_line(
     off: Sequence[ConfigWarning], values: Iterator[ConfigWarning]
 ) -> Iterator[ConfigWarning]:
     """Yield all warnings in `off`, and those in `values` that are about other lines."""
@@ -362,9 +367,9 @@ def _may_follow(error: ConfigError, left_out: set[str], aliases: tuple[str, ...]
     if error.key is None or error.key in left_out:
         return True
     bare = {key.removeprefix(prefixes(key, aliases)[0]) for key in left_out}
-    if error.lacks.endswith("."):  # the error is about missing keys with this prefix
-        return any(key.startswith(error.lacks) for key in bare)
-    return bool(error.lacks) and error.lacks in bare
+    if error.missing_key.endswith("."):  # the error is about missing keys with this prefix
+        return any(key.startswith(error.missing_key) for key in bare)
+    return bool(error.missing_key) and error.missing_key in bare
 
 
 def _location(error: ConfigError) -> tuple[str, float]:

@@ -71,7 +71,7 @@ def rest_config(raw: Settings) -> RestConfig:
     ):
         if key in raw and needed not in raw:
             what = f"has no effect without {needed}"
-            raise refuse(raw[key], what, "set it as well", lacks=needed)
+            raise refuse(raw[key], what, "set it as well", missing_key=needed)
     is_open = keys.OPEN_MONITORING in raw and to_boolean(raw[keys.OPEN_MONITORING])
     role = RestRole.READ
     if keys.CLIENT_ROLE in raw:

@@ -380,7 +380,7 @@ def _remotes(
     matches: Callable[[str], bool],
 ) -> tuple[FlowConfig, dict[str, str]]:
     """Return the flow with its released topics set, and each compared topic's remote name."""
-    released = state_rows_if_any(target).intents(setup.name).released
+    released = state_rows_if_any(target).intents(setup.name).unmirrored_topics
     flow = replace(setup.config, released=released)
     mirrored = {n: t for n, t in mirrored_topics(flow, source_metadata).items() if matches(n)}
     return flow, remote_names(flow, mirrored)

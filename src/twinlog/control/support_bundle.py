@@ -51,7 +51,7 @@ from twinlog.threads import THREADS
 # encoded in another way are not found.
 
 HIDDEN: Final = "<hidden>"
-NAMED_LIKE_SECRETS: Final = (".type", ".location", ".url", ".algorithm", ".class")
+PUBLIC_VALUE_ENDINGS: Final = (".type", ".location", ".url", ".algorithm", ".class")
 """Endings of keys that look like names of secrets, but have public values. `ssl.keystore.type`, for
 example, is often `PEM`, which occurs in many texts.
 """
@@ -170,7 +170,7 @@ def _secrets_of(setting: Setting) -> Iterator[str]:
         password = match[0].partition(":")[2]
         if len(password) >= SHORTEST:
             yield password
-    if is_secret(setting.key) and not setting.key.endswith(NAMED_LIKE_SECRETS):
+    if is_secret(setting.key) and not setting.key.endswith(PUBLIC_VALUE_ENDINGS):
         parts = [value]
         # a text may contain only one option of a JAAS line, escaped or unescaped
         parts += [text for name, text in _options(value) if is_secret(name)]
@@ -196,7 +196,7 @@ def _any_of(texts: Iterable[str], around: str = "{}") -> re.Pattern[str] | None:
 
 # Encodings in which a log may contain a secret: quoted, escaped, URL-encoded, and base64.
 
-SURE_BASE64: Final = 8
+MIN_BASE64_CHARS: Final = 8
 """Minimum length of a searched base64 text. Shorter ones would match by chance."""
 
 _BASE64: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_=")
@@ -238,7 +238,7 @@ def cores_in_base64(secret: str) -> Iterator[str]:
         # leave out the characters at both ends that also encode bits of adjacent text
         start = (0, 2, 3)[before]
         end = len(text) - (0 if (before + len(data)) % 3 == 0 else 1)
-        if end - start >= SURE_BASE64:
+        if end - start >= MIN_BASE64_CHARS:
             core = text[start:end]
             yield core
             yield core.replace("+", "-").replace("/", "_")
@@ -361,7 +361,7 @@ def collect(
     for path in (*unread, *(more if unread else ())):
         try:
             settings += settings_of_text(path)
-        except NotKnown as why:
+        except SecretsUnknown as why:
             unknown = f"left out because it may contain unknown secrets: {why}"
     scrubber = SecretScrubber(settings)
     texts = [
@@ -538,8 +538,9 @@ def _settings(settings: Iterable[tuple[str, Setting]]) -> Iterator[str]:
 #
 # A support bundle is often requested because such a file has an error. The mirror may have run
 # before with an earlier version of the file, so its logs may contain secrets of the file. Every
-# line that looks like a setting is therefore searched, including comments and duplicates. NotKnown
-# is raised if a secret may be stored elsewhere, by a config provider or in a Kubernetes secret.
+# line that looks like a setting is therefore searched, including comments and duplicates.
+# SecretsUnknown is raised if a secret may be stored elsewhere, by a config provider or in a
+# Kubernetes secret.
 
 _VARIABLE: Final = re.compile(r"\$\{[^}]*:")
 _ENDS_IN_ESCAPE: Final = re.compile(r"(?<!\\)(?:\\\\)*\\\Z")
@@ -548,23 +549,23 @@ _JAAS_OPTION: Final = re.compile(
 )
 
 
-class NotKnown(Exception):
+class SecretsUnknown(Exception):
     """Raised if some secrets of a configuration file cannot be found. Its text has the reason."""
 
 
 def settings_of_text(path: Path) -> list[Setting]:
-    """Return the settings of the file that look like secrets. Raises NotKnown if the file cannot be
-    read or refers to secrets that are stored elsewhere.
+    """Return the settings of the file that look like secrets. Raises SecretsUnknown
+    if the file cannot be read or refers to secrets that are stored elsewhere.
     """
     try:
         text = decode(path.read_bytes())
     except OSError as error:
-        raise NotKnown(f"{path} cannot be read: {error.strerror}") from None
+        raise SecretsUnknown(f"{path} cannot be read: {error.strerror}") from None
     if is_resource(path, text):
-        raise NotKnown(f"the secrets of {path} are stored elsewhere")
+        raise SecretsUnknown(f"the secrets of {path} are stored elsewhere")
     settings = list(_settings_of_lines(path, text))
     if any(_VARIABLE.search(setting.value) for setting in settings):
-        raise NotKnown(f"{path} has variables whose values are unknown")
+        raise SecretsUnknown(f"{path} has variables whose values are unknown")
     return [setting for setting in settings if is_secret(setting.key)]
 
 
@@ -573,7 +574,7 @@ def _settings_of_lines(path: Path, text: str) -> Iterator[Setting]:
         try:
             entries = parse_properties(line).entries
         except ConfigError:
-            raise NotKnown(f"a line of {path} cannot be read") from None
+            raise SecretsUnknown(f"a line of {path} cannot be read") from None
         for entry in entries:
             yield Setting(key=entry.key, value=entry.value, file=str(path))
             # if the backslash at the end of a line is missing, the rest of a JAAS line is parsed as

@@ -196,7 +196,7 @@ class FirstDifference:
 
 
 @dataclass(slots=True)
-class _Pair:
+class _PartitionQueues:
     """The state of one partition. At most one of the two queues has records."""
 
     waiting: dict[LogSide, deque[SeenRecord]] = field(
@@ -209,14 +209,14 @@ class Comparer:
     """Compares the records of both sides, separately for each partition."""
 
     def __init__(self, *, queue_records: int = QUEUE_RECORDS) -> None:
-        self._pairs: dict[tuple[str, int], _Pair] = {}
+        self._pairs: dict[tuple[str, int], _PartitionQueues] = {}
         self._queue_records = queue_records
         self.differences: list[FirstDifference] = []
         self.compared = 0
 
     def add(self, side: LogSide, topic: str, partition: int, record: SeenRecord) -> None:
         """Add the next record of one side. `topic`: the source topic's name, for both sides."""
-        pair = self._pairs.setdefault((topic, partition), _Pair())
+        pair = self._pairs.setdefault((topic, partition), _PartitionQueues())
         other = pair.waiting[LogSide.TARGET if side is LogSide.SOURCE else LogSide.SOURCE]
         if not other:
             pair.waiting[side].append(record)
@@ -236,7 +236,12 @@ class Comparer:
         return sum(len(pair.waiting[side]) for pair in self._pairs.values())
 
     def _compare(
-        self, pair: _Pair, topic: str, partition: int, source: SeenRecord, target: SeenRecord
+        self,
+        pair: _PartitionQueues,
+        topic: str,
+        partition: int,
+        source: SeenRecord,
+        target: SeenRecord,
     ) -> None:
         self.compared += 1
         fields = differing_fields(source, target)

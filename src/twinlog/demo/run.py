@@ -184,7 +184,7 @@ class _Demo:
     ) -> None:
         while not stop.wait(TICK_S):
             # an exited broker is reported first, because it causes the other errors
-            problems = (ended_broker(self._clusters), *self._errors, self._mirror.error)
+            problems = (exited_broker_error(self._clusters), *self._errors, self._mirror.error)
             errors = [problem for problem in problems if problem is not None]
             if errors:
                 raise errors[0]
@@ -289,7 +289,7 @@ _OF_JAVA: Final = re.compile(
 )
 
 
-def ended_broker(clusters: Iterable[LocalCluster]) -> EnvironmentMissing | None:
+def exited_broker_error(clusters: Iterable[LocalCluster]) -> EnvironmentMissing | None:
     """Return an error with the exited broker, the reason and advice. None while all are running."""
     for cluster in clusters:
         if cluster.folder is None or len(cluster.broker_pids) == cluster.brokers:

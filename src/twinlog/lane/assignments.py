@@ -128,7 +128,7 @@ class Assignments:
             isolation=work.isolation,
             memory_bytes=work.memory_bytes,
             events=self,
-            pace=TopicBuckets(clock, is_bound=work.has_budget),
+            pace=TopicBuckets(clock, has_budget=work.has_budget),
             tuning=work.tuning,
         )
         self._transforming = Transforming(work, ports.transformer, target)
@@ -320,8 +320,8 @@ class Assignments:
             tail=tail,
             end=take.end,
             limit_bytes=take.limit_bytes,
-            stamps_own_time=take.stamps_own_time,
-            is_picky=take.is_picky or take.compresses,
+            has_log_append_time=take.has_log_append_time,
+            may_reject_records=take.may_reject_records or take.compresses,
             last_run=tail.runs[-1] if tail.runs else None,
             now_ms=self._ports.clock.wall_ms(),
             late_requests=partition.start.may_have_missed,
@@ -433,7 +433,7 @@ class Assignments:
         """Stop partitions that have had no leader for too long, and drop their batches, which
         occupy the lane's memory.
         """
-        if self._no_leader.is_quiet:
+        if self._no_leader.all_are_led:
             return
         for copy in self._copies():
             error = self._no_leader.of_source(copy, after_s=NO_LEADER_AFTER_S)
@@ -465,7 +465,7 @@ class Assignments:
                 continue  # it stays in `_unsettled`, so the next turn checks it
             if copy.trouble is not None:  # checked before `_leaving`, so that the error is not lost
                 late_ms = USER_TIMEOUT_MS + self._throttle().longest_ms
-                wait_ms = late_ms if copy.lost_answers else 0
+                wait_ms = late_ms if copy.has_unknown_outcomes else 0
                 self._give_back(partition, copy.trouble, wait_ms)
             elif copy.source_trouble is not None and copy.is_drained:
                 self._give_back(partition, copy.source_trouble, wait_ms=0)
@@ -587,7 +587,7 @@ class Assignments:
         self._ports.send(
             Progress(
                 partitions=tuple(self.reporter.changes(partitions, self._ports.clock.wall_ms())),
-                degraded=self._ports.source.problem or self._ports.target.problem,
+                unreachable=self._ports.source.problem or self._ports.target.problem,
                 throttle=self._throttle(),
                 cpu_ms=self.reporter.used_cpu_ms(int(time.process_time() * 1000)),
                 load=load,

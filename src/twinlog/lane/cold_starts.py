@@ -76,13 +76,13 @@ def with_dead_letters(
     }
     positions = {origin: starts[tp].upstream for tp, origin in origins.items()}
     try:
-        there = find_dead_letters(target, TopicPartition(work.dead_letters, 0), positions)
+        there = read_dead_letters(target, TopicPartition(work.dead_letters, 0), positions)
     except TwinlogError as error:
         return dict.fromkeys(starts, error)
     return {tp: replace(starts[tp], dead_letters=there[one]) for tp, one in origins.items()}
 
 
-def find_dead_letters(
+def read_dead_letters(
     client: ClusterClient, home: TopicPartition, positions: Mapping[LetterOrigin, int]
 ) -> dict[LetterOrigin, KnownDeadLetters]:
     """Return each copy's dead letters for source records at or after the copy's position.
@@ -128,7 +128,7 @@ MANY: Final = 256
 search takes seconds if brokers are far away.
 """
 
-TOGETHER_S: Final = 0.25
+COMBINED_WITHIN_S: Final = 0.25
 """Delayed searches begin at multiples of this time (seconds), so that they can be combined."""
 
 
@@ -275,9 +275,9 @@ class ColdStarts:
         if isinstance(result, FanStart) or not self._work.is_ours_alone:
             now_ms = self._ports.clock.wall_ms()
             begins &= all(self.copy_rules.is_remembered_at(point, now_ms) for point in points)
-        if begins and start.take.stamps_own_time is False:
+        if begins and start.take.has_log_append_time is False:
             return False
-        start.until = math.ceil(start.late_until / TOGETHER_S) * TOGETHER_S
+        start.until = math.ceil(start.late_until / COMBINED_WITHIN_S) * COMBINED_WITHIN_S
         self._set_phase(start, StartPhase.DELAYED)
         return True
 
@@ -449,6 +449,6 @@ class ColdStarts:
         return StartRequest(
             **take.facts(),
             our_producers=frozenset((*take.our_producers, self._rules.producer_id)),
-            may_lose_batches=take.is_picky,
+            may_lose_batches=take.may_reject_records,
             accept_source_loss=self._work.accept_source_loss,
         )

@@ -216,7 +216,7 @@ class LaneLoop:
     def _pump(self) -> None:
         self._assignments.pump(hurry=self._clock.monotonic() < self._hurry_until)
         for side in (self._source_cluster, self._target_cluster):
-            for node, error in side.take_broken():
+            for node, error in side.broken_connections():
                 self._on_broken(side, node, error)
             side.tick()
         self._assignments.settle()
@@ -297,7 +297,7 @@ class LaneLoop:
                 if muted_ms > 0:
                     self._target_cluster.on_throttled(connection, muted_ms)
             except CorruptData:
-                connection.count_unanswered(context for context, _ in answers[index:])
+                connection.mark_unanswered(context for context, _ in answers[index:])
                 raise
 
     def _on_broken(self, side: ClusterSide, node: int, error: TwinlogError) -> None:

@@ -210,7 +210,7 @@ class MapWriter:
             self._next_leaders = now + LEADERS_EVERY_S
             self.side.need_topics((self.topic,))
         for tp, home in self._map_partitions.items():
-            self._see_leader(tp, home)
+            self._note_leader_epoch(tp, home)
             if not home.waiting or home.is_writing:
                 continue
             if now >= home.not_before and self._pump_one(tp, home, now_ms):
@@ -218,7 +218,7 @@ class MapWriter:
             if home.is_stuck(now):
                 self._give_up(tp, home)
 
-    def _see_leader(self, tp: TopicPartition, home: _MapPartition) -> None:
+    def _note_leader_epoch(self, tp: TopicPartition, home: _MapPartition) -> None:
         leader = self.side.leaders.get(tp)
         if leader is None or leader.epoch <= home.epoch:
             return
@@ -231,7 +231,7 @@ class MapWriter:
 
     def _pump_one(self, tp: TopicPartition, home: _MapPartition, now_ms: int) -> bool:
         """Send one round. Returns False if a problem that may last some time prevents this."""
-        if self._is_another_topic():
+        if self._is_topic_lost():
             home.on_failure("", self.clock.monotonic())
             return False
         leader = self.side.leaders.get(tp)
@@ -273,7 +273,7 @@ class MapWriter:
         self.side.flush(leader.node, connection)
         return True
 
-    def _is_another_topic(self) -> bool:
+    def _is_topic_lost(self) -> bool:
         """Return True if the map topic was deleted, even if it was created again, because the new
         topic lacks the rows that lanes rely on.
         """
@@ -287,7 +287,7 @@ class MapWriter:
             if copy.waits_for_map:
                 error = (
                     self._missing_error(copy)
-                    if self._is_another_topic()
+                    if self._is_topic_lost()
                     else _stuck_error(copy, tp, home)
                 )
                 self.events.on_map_failed(copy, error)

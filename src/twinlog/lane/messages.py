@@ -80,9 +80,9 @@ class TakePartition(StartFacts):
     term: Term
     limit_bytes: int
     """The target's max.message.bytes for this topic."""
-    stamps_own_time: bool | None
+    has_log_append_time: bool | None
     """True if the target topic has LogAppendTime, or None if reading its configs is denied."""
-    is_picky: bool
+    may_reject_records: bool
     """True if the target topic may reject single records for a reason other than their size, that
     is, because of compaction or timestamp limits.
     """
@@ -288,7 +288,7 @@ class PartitionProgress(Struct, frozen=True, kw_only=True):
     """Since the last report: [first, next) of upstream records that were skipped as configured."""
 
 
-class Away(Struct, frozen=True, kw_only=True):
+class UnreachableCluster(Struct, frozen=True, kw_only=True):
     """The reason why a cluster cannot be reached."""
 
     code: str
@@ -298,9 +298,9 @@ class Away(Struct, frozen=True, kw_only=True):
         return f"{self.message} [{self.code}]"
 
 
-def away(error: TwinlogError) -> Away:
+def unreachable_cluster(error: TwinlogError) -> UnreachableCluster:
     """Return the code and message of an error, as a field of a lane's message."""
-    return Away(code=error.code, message=error.message)
+    return UnreachableCluster(code=error.code, message=error.message)
 
 
 class Throttle(Struct, frozen=True, kw_only=True):
@@ -337,7 +337,7 @@ class Progress(Message, frozen=True, kw_only=True):
     """Progress of the lane's partitions that have changed since the last report."""
 
     partitions: tuple[PartitionProgress, ...]
-    degraded: Away | None
+    unreachable: UnreachableCluster | None
     """Why a cluster cannot be reached, or None if both can."""
     throttle: Throttle = NO_THROTTLE
     cpu_ms: int = 0

@@ -79,11 +79,11 @@ class Reporter:
             gap=self._gaps.pop_gap(copy.source),
             map_epoch=min(map(self._map_epoch, copy.parts)),
             lost=lost,
-            left_out=_taken(copy.intake.left_out),
+            left_out=_pop_ranges(copy.intake.applied_skips),
         )
 
 
-def _taken(left_out: list[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+def _pop_ranges(left_out: list[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
     ranges = tuple(left_out)
     left_out.clear()
     return ranges
@@ -165,7 +165,7 @@ def hand_over(copy: PartitionCopy, map_epoch: int = -1) -> HandOver | None:
             target_epoch=copy.leader.checked_epoch,
             taken_over=copy.state is CopyState.TAKEN_OVER,
             has_company=copy.others.has_other_flow,
-            dead_letters=copy.dead_letters_there if isinstance(copy, TransformedCopy) else None,
+            dead_letters=copy.known_dead_letters if isinstance(copy, TransformedCopy) else None,
         ),
         chunk=handed.chunk,
         runs=handed.runs,

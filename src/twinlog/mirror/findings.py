@@ -43,14 +43,14 @@ class LogRanges:
 
     here: Span
     there: Span
-    only_there: Span | None = None
+    target_only: Span | None = None
     """Target offsets whose upstream offsets are below the source's log start."""
 
     def __str__(self) -> str:
         text = f"the source holds upstream offsets {self.here}, the target offsets {self.there}"
-        if self.only_there is not None and not self.only_there.is_empty:
+        if self.target_only is not None and not self.target_only.is_empty:
             text += (
-                f", of which {self.only_there} are on the target only: the source has deleted "
+                f", of which {self.target_only} are on the target only: the source has deleted "
                 f"everything below {self.here.first}"
             )
         return text
@@ -62,7 +62,7 @@ def sides(source: LogEnds, target: LogEnds, runs: Sequence[Run] = ()) -> LogRang
     return LogRanges(
         here=Span(source.log_start, source.log_end),
         there=Span(target.log_start, target.log_end),
-        only_there=None if kept is None else Span(target.log_start, min(kept)),
+        target_only=None if kept is None else Span(target.log_start, min(kept)),
     )
 
 

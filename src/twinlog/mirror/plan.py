@@ -43,9 +43,9 @@ class PartitionPlan(PartitionPair):
     """A partition to be mirrored, as topic discovery found it."""
 
     limit_bytes: int
-    stamps_own_time: bool | None = False
+    has_log_append_time: bool | None = False
     """Whether the target topic has LogAppendTime, or None if its configs could not be read."""
-    is_picky: bool = False
+    may_reject_records: bool = False
     """Whether the target topic may reject single records for a reason other than their size."""
     compresses: bool = False
     """Whether the target's brokers recompress batches, which may make a batch too large."""
@@ -70,6 +70,6 @@ class PartitionPlan(PartitionPair):
     """
 
     @property
-    def may_pass(self) -> bool:
+    def may_begin_later(self) -> bool:
         """Whether the copy is refused now, but a later topic discovery may permit it."""
         return self.refusal is not None and self.refusal.is_retriable

@@ -20,7 +20,13 @@ from twinlog.model import TopicPartition
 from twinlog.records.connections import FIRST_REFUSED_S, connected
 from twinlog.records.gaps import OffsetRange, log_bounds
 from twinlog.records.options import ReadOptions
-from twinlog.records.planning import existing_parts, find_partitions, first_of_time, resolve, split
+from twinlog.records.planning import (
+    existing_parts,
+    find_partitions,
+    offsets_at_time,
+    resolve,
+    split,
+)
 from twinlog.records.tasks import PlanningReader
 from twinlog.records.upstreams import UpstreamMaps
 
@@ -62,7 +68,7 @@ class BatchReader(PlanningReader, DataSourceReader):
         if self._bounds.least_ms is None:
             return ranges
         tps = [span.tp for span in ranges]
-        times = first_of_time(client, tps, self._bounds.least_ms, isolation)
+        times = offsets_at_time(client, tps, self._bounds.least_ms, isolation)
         return [self._bounds.within(span, times[span.tp]) for span in ranges]
 
 

@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 from pyarrow import compute
 
-from twinlog.mirror.map.origins import NOBODY, Origins, OriginStretch
+from twinlog.mirror.map.origins import NO_ORIGIN, Origins, OriginStretch
 from twinlog.model import TopicPartition
 from twinlog.records.columns import (
     HEADERS,
@@ -316,7 +316,7 @@ def _upstreams(parts: Sequence[_Part], origins: Origins | None) -> pa.Array:
         ends = [bisect_left(offsets, stretch.begin) for stretch in part.stretches[1:]]
         at = 0
         for stretch, end in zip(part.stretches, [*ends, len(offsets)], strict=True):
-            number = nobody if stretch.origin == NOBODY else stretch.origin
+            number = nobody if stretch.origin == NO_ORIGIN else stretch.origin
             numbers.extend(array("i", [number]) * (end - at))
             distances.extend(array("q", [stretch.distance]) * (end - at))
             at = end

@@ -159,7 +159,7 @@ because a topic that was once compacted may have a gap at each batch.
 """
 
 
-class Policy(Enum):
+class GapPolicy(Enum):
     """What `cleanup.policy` says about a gap between two batches."""
 
     COMPACTS = auto()
@@ -183,14 +183,14 @@ class _MissingOffsets:
         self.offsets += end - first if offsets is None else offsets
 
 
-class LeftOut:
+class GapCounter:
     """Counts the offsets of a range that have no row, in order, and logs the counts at its end."""
 
-    def __init__(self, tp: TopicPartition, policy: Callable[[], Policy], *, fails: bool) -> None:
+    def __init__(self, tp: TopicPartition, policy: Callable[[], GapPolicy], *, fails: bool) -> None:
         """`policy` is called once, when the first gap is found."""
         self._tp = tp
         self._ask = policy
-        self._policy: Policy | None = None
+        self._policy: GapPolicy | None = None
         self._fails = fails
         self._gaps = 0
         self._transactions, self._compacted = _MissingOffsets(), _MissingOffsets()
@@ -216,11 +216,11 @@ class LeftOut:
         if self._policy is None:
             self._policy = self._ask()
         match self._policy:
-            case Policy.COMPACTS:
+            case GapPolicy.COMPACTS:
                 self._compacted.add(gap.first, gap.end)
-            case Policy.HIDDEN:
+            case GapPolicy.HIDDEN:
                 self._hidden.add(gap.first, gap.end)
-            case Policy.DELETES:
+            case GapPolicy.DELETES:
                 self._add_lost(gap)
 
     def _add_lost(self, gap: OffsetRange) -> None:
@@ -266,7 +266,7 @@ class LeftOut:
             )
 
 
-def cleanup_policy(client: ClusterClient, topic: str) -> Policy:
+def cleanup_policy(client: ClusterClient, topic: str) -> GapPolicy:
     """Return the topic's cleanup policy. Raises TwinlogError if the query fails."""
     # loaded only if there is a gap, because it takes 40 ms
     from twinlog.cluster.topics.configs import describe_topic_configs
@@ -274,8 +274,8 @@ def cleanup_policy(client: ClusterClient, topic: str) -> Policy:
     try:
         configs = or_raise(describe_topic_configs(client, [topic])[topic])
     except (Unauthorized, Unsupported):
-        return Policy.HIDDEN
+        return GapPolicy.HIDDEN
     policies = [config.value for config in configs if config.name == "cleanup.policy"]
     if not policies or policies[0] is None:
-        return Policy.HIDDEN
-    return Policy.COMPACTS if "compact" in policies[0] else Policy.DELETES
+        return GapPolicy.HIDDEN
+    return GapPolicy.COMPACTS if "compact" in policies[0] else GapPolicy.DELETES

@@ -38,7 +38,7 @@ from twinlog.records.ranges import TURN_WITHIN_S, RangeEncoder, rows_of_range, t
 from twinlog.wire.compression import DECOMPRESSED_LIMIT_BYTES
 from twinlog.wire.record_batch import Codec
 
-PARTS: Final = "twinlog.transforms.parts"
+PARTS_PROPERTY: Final = "twinlog.transforms.parts"
 """Name of the local property with the range parts of each task."""
 ENCODED: Final = "number bigint, batches array<binary>, offsets binary"
 """The columns that the last stage returns, with one row for each range: fields of `RangeAnswer`."""
@@ -183,14 +183,14 @@ def answer_of(part: RangePart, row: Mapping[str, Any]) -> RangeAnswer:
 
 def own_parts() -> list[RangePart]:
     context = TaskContext.get()
-    parts = None if context is None else context.getLocalProperty(PARTS)
+    parts = None if context is None else context.getLocalProperty(PARTS_PROPERTY)
     if context is None or parts is None:
-        raise EnvironmentMissing(f"Spark does not pass its tasks the property {PARTS}")
+        raise EnvironmentMissing(f"Spark does not pass its tasks the property {PARTS_PROPERTY}")
     return json.decode(parts, type=list[list[RangePart]])[context.partitionId()]
 
 
 def encode_parts(tasks: Sequence[Sequence[RangePart]]) -> str:
-    """Return the value of the local property PARTS for a job with these tasks."""
+    """Return the value of the local property PARTS_PROPERTY for a job with these tasks."""
     return json.encode(tasks).decode()
 
 

@@ -178,7 +178,7 @@ def existing_parts(
     return [existing_part(span, bounds[span.tp]) for span in ranges if span.tp in bounds]
 
 
-def first_of_time(
+def offsets_at_time(
     client: ClusterClient, tps: Iterable[TopicPartition], at_ms: int, isolation: Isolation
 ) -> Offsets:
     """Return the offset of the first record at or after `at_ms` in each partition, or the end if
@@ -293,7 +293,7 @@ one round trip.
 """
 
 
-def joined(ranges: Iterable[OffsetRange], limit: int) -> list[list[OffsetRange]]:
+def grouped_ranges(ranges: Iterable[OffsetRange], limit: int) -> list[list[OffsetRange]]:
     """Group neighbouring ranges, in order, into groups of up to `limit` offsets."""
     groups: list[list[OffsetRange]] = []
     size = 0

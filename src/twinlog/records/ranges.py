@@ -28,7 +28,7 @@ from twinlog.mirror.copy.ranges import RangeAnswer, SourceRange
 from twinlog.model import TopicPartition
 from twinlog.records.columns import OFFSET, PARTITION, TOPIC, all_columns
 from twinlog.records.decoding import ColumnDecoder, binary_array, number_array
-from twinlog.records.write.packing import UNTIMED_MS, Cuts, Gatherer
+from twinlog.records.write.packing import UNTIMED_MS, BatchedRows, Gatherer
 from twinlog.records.write.rows import numbers_of, table_of_columns
 from twinlog.wire.compression import DECOMPRESSED_LIMIT_BYTES
 from twinlog.wire.record_batch import BatchHeader, Codec, read_headers, rewrite_header, verify_crc
@@ -140,7 +140,7 @@ def _without_offsets(
     return (batch.filter(pc.invert(pc.is_in(batch.column(OFFSET), skipped))) for batch in batches)
 
 
-class _OneEncoder:
+class _SingleRangeEncoder:
     """Encodes the rows of one range."""
 
     def __init__(self, source_range: SourceRange, codec: Codec, max_bytes: int) -> None:
@@ -155,7 +155,7 @@ class _OneEncoder:
         self._partition = number_array(array("i", [source_range.partition]), pa.int32())[0]
         self._bounds = number_array(array("q", [source_range.first, source_range.end]), pa.int64())
 
-    def leading(self, columns: Mapping[str, Any], index: int) -> int:
+    def leading_row_count(self, columns: Mapping[str, Any], index: int) -> int:
         """Return how many consecutive rows from `index` on belong to this range."""
         topic, partition, offset = (
             columns[name].slice(index) for name in (TOPIC, PARTITION, OFFSET)
@@ -189,7 +189,7 @@ class _OneEncoder:
             end=self._range.end,
         )
 
-    def _encode(self, cuts: Cuts) -> None:
+    def _encode(self, cuts: BatchedRows) -> None:
         for rows in cuts.get(self._tp, ()):
             batch = encode_rows(rows, codec=self._codec).data
             rewrite_header(memoryview(batch), producer_id=-1, producer_epoch=-1, base_sequence=-1)
@@ -215,7 +215,7 @@ class RangeEncoder:
         ):
             raise _overlap_error()  # a row of two ranges would be in the answer to only one of them
         self._encoders = [
-            _OneEncoder(source_range, codec, max_bytes) for source_range in all_ranges
+            _SingleRangeEncoder(source_range, codec, max_bytes) for source_range in all_ranges
         ]
         self._number = 0
         """Index of the range to which the next rows belong."""
@@ -234,7 +234,7 @@ class RangeEncoder:
             if self._number == len(self._encoders):
                 raise _overlap_error()
             encoder = self._encoders[self._number]
-            end = row + encoder.leading(columns, row)
+            end = row + encoder.leading_row_count(columns, row)
             if row < end:
                 picked = array("q", range(row, end))
                 encoder.add(Rows([(table, picked)]), offsets[row:end])

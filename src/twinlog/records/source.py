@@ -67,7 +67,7 @@ class TwinlogSource(DataSource):
 
         options = parse_options(self.options, is_stream=False)
         needs("pushFilters", "4.1", is_there=HAS_FILTERS or not options.pushes_filters)
-        say_slow_kernels()
+        warn_of_slow_kernels()
         reader = FilteringReader if options.pushes_filters else BatchReader
         return reader(options, columns_of(schema, options))
 
@@ -79,7 +79,7 @@ class TwinlogSource(DataSource):
         options = parse_options(self.options, is_stream=True)
         is_limited = options.max_offsets is not None or options.max_bytes is not None
         needs("a limit of micro-batches", "4.2", is_there=HAS_LIMITS or not is_limited)
-        say_slow_kernels()
+        warn_of_slow_kernels()
         return StreamReader(options, columns_of(schema, options))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
@@ -87,7 +87,7 @@ class TwinlogSource(DataSource):
         from twinlog.records.write.writers import BatchWriter, begin_write
 
         options = parse_write_options(self.options, is_stream=False)
-        say_slow_kernels()
+        warn_of_slow_kernels()
         return BatchWriter(options, begin_write(options, schema, overwrite=overwrite))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
@@ -98,12 +98,12 @@ class TwinlogSource(DataSource):
         options = parse_write_options(self.options, is_stream=True)
         if self.is_copy:
             return StreamWriter(options, None)
-        say_slow_kernels()
+        warn_of_slow_kernels()
         # overwrite means outputMode("complete"), whose rows are appended, as in Spark's Kafka sink
         return StreamWriter(options, begin_write(options, schema, overwrite=False))
 
 
-def say_slow_kernels(chosen: ChosenKernels = CHOSEN) -> None:
+def warn_of_slow_kernels(chosen: ChosenKernels = CHOSEN) -> None:
     """Warn about slow kernels when a query is planned, although tasks may run in another Python."""
     if not chosen.is_compiled:
         text = chosen.warning("reading and writing rows takes")

@@ -48,7 +48,7 @@ from twinlog.records.planning import (
     Offsets,
     existing_parts,
     find_partitions,
-    joined,
+    grouped_ranges,
     latest_ends,
     limited_ends,
     resolve,
@@ -88,9 +88,9 @@ class StreamReader(PlanningReader, DataSourceStreamReader, SupportsTriggerAvaila
         self._may_miss = not options.fails_on_data_loss
         self._ids: dict[TopicPartition, TopicId] = {}
         """Topic ID of each partition when partitions were last listed."""
-        self._missing: frozenset[str] = frozenset()
+        self._missing_topics: frozenset[str] = frozenset()
         """Topics that were missing when the last micro-batch was planned."""
-        self._rewound: Offsets = {}
+        self._recreated_ends: Offsets = {}
         """Partitions of re-created topics, for which the last micro-batch ends at offset 0."""
         self._latest: Offsets = {}
         self._reached: Offsets = {}
@@ -142,14 +142,14 @@ class StreamReader(PlanningReader, DataSourceStreamReader, SupportsTriggerAvaila
             self._target |= self._ends(client, again)
             self._latest = dict(self._target)
         # the micro-batch after this one reads re-created topics from offset 0
-        self._rewound = {tp: 0 for tp in again if begin.get(tp)}
+        self._recreated_ends = {tp: 0 for tp in again if begin.get(tp)}
         wanted = [
             OffsetRange(tp=tp, first=begin.get(tp, 0), end=end)
             for tp, end in self._latest.items()
-            if tp not in self._rewound
+            if tp not in self._recreated_ends
         ]
         truncated = [span for span in wanted if span.end < span.first]
-        ends = self._rewound | {span.tp: span.end for span in wanted}
+        ends = self._recreated_ends | {span.tp: span.end for span in wanted}
         if truncated:
             ends |= self._ends_after_truncation(client, truncated)
         ready = [span for span in wanted if span.size]
@@ -171,7 +171,7 @@ class StreamReader(PlanningReader, DataSourceStreamReader, SupportsTriggerAvaila
         ]
         # checked again, because before Spark 4.2 `latestOffset` does not get the checkpoint's start
         truncated = [
-            span for span in wanted if span.end < span.first and span.tp not in self._rewound
+            span for span in wanted if span.end < span.first and span.tp not in self._recreated_ends
         ]
         if truncated:
             self._ends_after_truncation(self._connected(), truncated)
@@ -185,7 +185,9 @@ class StreamReader(PlanningReader, DataSourceStreamReader, SupportsTriggerAvaila
         existing = existing_parts(ranges, bounds, fails=not self._may_miss)
         least = self._options.min_partitions
         ranges = split(existing, least)
-        groups = joined(ranges, FEW_OFFSETS) if least is None else [[span] for span in ranges]
+        groups = (
+            grouped_ranges(ranges, FEW_OFFSETS) if least is None else [[span] for span in ranges]
+        )
         return self._tasks(groups, self._upstream_maps)
 
     def commit(self, end: dict[str, Any]) -> None:
@@ -225,13 +227,13 @@ class StreamReader(PlanningReader, DataSourceStreamReader, SupportsTriggerAvaila
         """Warn once about each missing topic that is named or in the checkpoint."""
         named = {*self._options.topics, *(tp.topic for tp in (*self._options.assigned, *begin))}
         missing = named - {tp.topic for tp in partitions}
-        for name in sorted(missing - self._missing):
+        for name in sorted(missing - self._missing_topics):
             log.warning(
                 "topic %s is not read: it does not exist, or the user may not see it, or it is not "
                 "subscribed to any more; its offsets stay in the checkpoint",
                 name,
             )
-        self._missing = frozenset(missing)
+        self._missing_topics = frozenset(missing)
 
     def _created_again(
         self, topic_ids: Mapping[TopicPartition, TopicId], begin: Offsets

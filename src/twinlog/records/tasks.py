@@ -80,7 +80,7 @@ class RangeReader:
         self._isolation = isolation
         self._fails = fails_on_data_loss
         self._decoder = decoder
-        self._left_out = gaps.LeftOut(
+        self._left_out = gaps.GapCounter(
             self._tp,
             partial(gaps.cleanup_policy, client, self._tp.topic),
             fails=fails_on_data_loss,

@@ -34,10 +34,10 @@ from twinlog.sandbox.layout import (
     ClusterSecurity,
     Listeners,
     Stores,
-    hold_ports,
     log_settings,
     new_id,
     read_state,
+    reserve_ports,
     server_properties,
     to_properties,
     write_state,
@@ -292,7 +292,7 @@ class LocalCluster:
     ports: dict[int, dict[str, int]] = field(init=False, default_factory=dict)
     cluster_id: str = field(init=False, default_factory=new_id)
     _temporary: bool = field(init=False, default=False)
-    _held: list[socket.socket] = field(init=False, default_factory=list)
+    _port_sockets: list[socket.socket] = field(init=False, default_factory=list)
     """Sockets that reserve the cluster's ports, so that they are free when a node is restarted."""
 
     @classmethod
@@ -471,16 +471,16 @@ class LocalCluster:
     def _take_ports(self) -> None:
         names = (*self.listeners.on_brokers, CONTROLLER)
         self._release_ports()
-        self._held = hold_ports(self.brokers * len(names))
-        ports = iter([int(sock.getsockname()[1]) for sock in self._held])
+        self._port_sockets = reserve_ports(self.brokers * len(names))
+        ports = iter([int(sock.getsockname()[1]) for sock in self._port_sockets])
         self.ports = {
             node: {name: next(ports) for name in names} for node in range(1, self.brokers + 1)
         }
 
     def _release_ports(self) -> None:
-        for sock in self._held:
+        for sock in self._port_sockets:
             sock.close()
-        self._held.clear()
+        self._port_sockets.clear()
 
     def _properties(self, node: KafkaNode) -> dict[str, str]:
         return {

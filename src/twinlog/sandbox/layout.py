@@ -58,7 +58,7 @@ class ClusterSecurity(Protocol):
         """Return the keys of a Java client for a listener, without `bootstrap.servers`."""
 
 
-def hold_ports(count: int) -> list[socket.socket]:
+def reserve_ports(count: int) -> list[socket.socket]:
     """Return sockets that are bound to free ports. A socket reserves its port until it is closed,
     even while the broker that uses the port is down.
     """
@@ -82,7 +82,7 @@ def hold_ports(count: int) -> list[socket.socket]:
 
 def free_ports(count: int) -> list[int]:
     """Return ports that were free a moment ago. Callers must retry if one is no longer free."""
-    held = hold_ports(count)
+    held = reserve_ports(count)
     ports = [int(sock.getsockname()[1]) for sock in held]
     for sock in held:
         sock.close()

@@ -68,14 +68,14 @@ def spawn(command: Sequence[str], *, marker: str, output: Path) -> MarkedProcess
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
             (os.POSIX_SPAWN_OPEN, 1, str(output), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600),
             (os.POSIX_SPAWN_DUP2, 1, 2),
-            *((os.POSIX_SPAWN_CLOSE, descriptor) for descriptor in _handed_on()),
+            *((os.POSIX_SPAWN_CLOSE, descriptor) for descriptor in _inheritable_fds()),
         ],
         setsid=True,
     )
     return MarkedProcess(pid=pid, marker=marker)
 
 
-def _handed_on() -> list[int]:
+def _inheritable_fds() -> list[int]:
     """Return the inheritable file descriptors of this process, to close them in a child. Brokers
     may outlive this process, and would otherwise keep a shell's pipe or lock open.
     """

@@ -4,7 +4,7 @@
       | -- TransformsWork (standard input) -->|   the transforms of the flow
       | -- RangePorts ----------------------->|   the ports of all lanes, when lanes start or end
       | <- ApplicationReady (standard output) |   the functions are imported and checked
-      | <- ApplicationAnswers ----------------|   the first range has its answer
+      | <- FirstRangeAnswered ----------------|   the first range has its answer
       | <- RecordSkipped ---------------------|   with `on-error` skip or quarantine
 
 Each message is a line of JSON. The application ends when its standard input is closed, so it never
@@ -86,7 +86,7 @@ class ApplicationReady(Message, frozen=True, kw_only=True):
     """Names of transforms whose Spark plan is not deterministic."""
 
 
-class ApplicationAnswers(Message, frozen=True, kw_only=True):
+class FirstRangeAnswered(Message, frozen=True, kw_only=True):
     """The application has answered its first range, which shows that its transforms can run."""
 
 
@@ -115,7 +115,7 @@ APPLICATION_MESSAGES: Final = (
     TransformsWork,
     RangePorts,
     ApplicationReady,
-    ApplicationAnswers,
+    FirstRangeAnswered,
     RecordSkipped,
     ApplicationFailed,
 )

@@ -122,9 +122,13 @@ def start_jvm(spark: SparkOptions, options: Sequence[str]) -> Gateway:
         f"{home}/jars/*",
         *JVM_FLAGS,
         *archive_flags(spark_archive()),
-        *([f"-Xmx{spark.given[DRIVER_MEMORY]}"] if DRIVER_MEMORY in spark.given else ()),
+        *(
+            [f"-Xmx{spark.user_settings[DRIVER_MEMORY]}"]
+            if DRIVER_MEMORY in spark.user_settings
+            else ()
+        ),
         *options,
-        *shlex.split(spark.given.get(DRIVER_OPTIONS, "")),
+        *shlex.split(spark.user_settings.get(DRIVER_OPTIONS, "")),
         *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPEN_PACKAGES),
         *_BEANS,
         f"-Djava.io.tmpdir={folder}",
@@ -144,7 +148,7 @@ def submit_jvm(
     java_command()
     home = spark_home()
     folder = _make_folder()
-    own = spark.given.get(DRIVER_OPTIONS)
+    own = spark.user_settings.get(DRIVER_OPTIONS)
     flags = [own] if own else [f for f in JVM_FLAGS if not f.startswith("-Xm")]
     properties = {
         "spark.sql.warehouse.dir": f"{folder}/warehouse",
@@ -183,7 +187,7 @@ class Gateway:
             },
             start_new_session=True,
         )
-        self.words = ""
+        self.last_warning = ""
         """The last warning or error that Spark has logged, or an empty text."""
         threading.Thread(target=self._pass_on, name="twinlog-jvm-output", daemon=True).start()
         port, secret = self._read(info)
@@ -241,10 +245,10 @@ class Gateway:
                 # escape the line, because lanes print text that comes from brokers
                 text = line.decode(errors="backslashreplace").rstrip("\r\n")
                 match = _WARNING.search(text)
-                if _NOISE in line or (match and match.group(1) == self.words):
+                if _NOISE in line or (match and match.group(1) == self.last_warning):
                     continue
                 if match:
-                    self.words = match.group(1)
+                    self.last_warning = match.group(1)
                 # ignore errors and continue to read, because the JVM blocks if its output pipe is
                 # full
                 with suppress(OSError):
@@ -267,7 +271,7 @@ class SubmittedGateway(Gateway):
     """The JVM of the `spark-submit` that has started this process. It ends after this process."""
 
     def __init__(self) -> None:
-        self.words = ""
+        self.last_warning = ""
         self._parent = os.getppid()
 
     def restore_environment(self) -> None:

@@ -51,7 +51,7 @@ def slots_for(lanes: int, flows: int) -> int:
     return lanes + flows
 
 
-def cores_wanted(url: str, slots: int, conf: Mapping[str, str]) -> dict[str, str]:
+def cores_setting(url: str, slots: int, conf: Mapping[str, str]) -> dict[str, str]:
     """Return the setting that limits a standalone cluster's application to the cores for these task
     slots. The result is empty for other masters, if the user has set a limit, or if `slots` is 0.
     """
@@ -72,7 +72,7 @@ def cores_wanted(url: str, slots: int, conf: Mapping[str, str]) -> dict[str, str
     return {CORES_MAX: str(cores)}
 
 
-def held_by_standby(conf: Mapping[str, str]) -> dict[str, str]:
+def standby_settings(conf: Mapping[str, str]) -> dict[str, str]:
     """Return the settings with which an idle application keeps one executor, and requests more for
     its leases. Settings that the user has set are left out.
     """
@@ -81,7 +81,7 @@ def held_by_standby(conf: Mapping[str, str]) -> dict[str, str]:
     return {key: value for key, value in usual.items() if key not in conf}
 
 
-def memory_wanted(url: str, lane_bytes: int, conf: Mapping[str, str]) -> dict[str, str]:
+def memory_setting(url: str, lane_bytes: int, conf: Mapping[str, str]) -> dict[str, str]:
     """Return `spark.executor.minMemoryOverhead` for YARN and Kubernetes, so that executors'
     containers have memory for lanes besides the heap. The result is empty for other masters, or if
     the user has set it.

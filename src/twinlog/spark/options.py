@@ -74,7 +74,7 @@ class SparkOptions:
     """The name of Spark's application, or None for a default name with the flows."""
     properties_file: Path | None = None
     conf: Mapping[str, str] = field(default_factory=dict)
-    given: Mapping[str, str] = field(default_factory=dict)
+    user_settings: Mapping[str, str] = field(default_factory=dict)
     """All settings of the user, from `--conf` and from files."""
     context: Any = None
     """The SparkContext of the caller's session, or None if Twinlog starts Spark itself."""
@@ -84,12 +84,14 @@ class SparkOptions:
         """Return True if YARN runs this driver (cluster mode). YARN ends such a driver unless it
         creates its SparkContext within `spark.yarn.am.waitTime` (100 s).
         """
-        return self.master == "yarn" and self.given.get("spark.submit.deployMode") == "cluster"
+        return (
+            self.master == "yarn" and self.user_settings.get("spark.submit.deployMode") == "cluster"
+        )
 
     @property
     def usual(self) -> dict[str, str]:
         """Return Twinlog's default settings without those that the user has set."""
-        conf = self.given
+        conf = self.user_settings
         return {k: v for k, v in USUAL.items() if k not in conf and _FORMER.get(k) not in conf}
 
 
@@ -143,7 +145,7 @@ def spark_options(
         name=name or properties.get("spark.app.name"),
         properties_file=properties_file,
         conf=requested,
-        given=properties,
+        user_settings=properties,
     )
 
 
@@ -176,7 +178,7 @@ def spark_home() -> Path:
     return Path(home) if home else Path((package and package.origin) or "/").parent
 
 
-def name_replaced(conf: Mapping[str, str], needed: Mapping[str, str]) -> None:
+def log_replaced_settings(conf: Mapping[str, str], needed: Mapping[str, str]) -> None:
     """Log one line with the user's settings that are replaced by `needed`, if there are any."""
     other = [key for key, value in needed.items() if conf.get(key, value) != value]
     if other:

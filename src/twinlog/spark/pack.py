@@ -24,7 +24,7 @@ from typing import Final
 import twinlog
 from twinlog.errors import EnvironmentMissing
 
-ALIAS: Final = "twinlog-executors"
+UNPACKED_FOLDER: Final = "twinlog-executors"
 """Name of the folder in an executor's working directory into which Spark unpacks the archive."""
 
 _CLUSTERS_OWN: Final = frozenset({"pyspark", "py4j"})

@@ -13,7 +13,7 @@ from twinlog.errors import EnvironmentMissing
 from twinlog.folders import usable
 from twinlog.java import install_archive, unfinished
 from twinlog.spark.gateway import spark_archive
-from twinlog.spark.session import forget_gateway, start_spark
+from twinlog.spark.session import reset_pyspark, start_spark
 
 _ENDS_WITHIN_S = 120.0
 
@@ -34,7 +34,7 @@ def prepare() -> None:
         engine.context.parallelize([""], 1).mapPartitionsWithIndex(_no_work)._jrdd.count()
         engine.context.stop()
     finally:
-        forget_gateway()
+        reset_pyspark()
         engine.gateway.stop(_ENDS_WITHIN_S)
     if engine.gateway.is_killed:  # the JVM may have been killed while it wrote the archive
         new.unlink(missing_ok=True)

@@ -32,13 +32,19 @@ from twinlog.spark.gateway import Gateway, SubmittedGateway, start_jvm, submit_j
 from twinlog.spark.lease import reason_of
 from twinlog.spark.masters import (
     TASK_FAILURES,
-    cores_wanted,
-    held_by_standby,
+    cores_setting,
     local_master,
-    memory_wanted,
+    memory_setting,
+    standby_settings,
 )
-from twinlog.spark.options import NEEDED, SparkOptions, is_local, is_submitted, name_replaced
-from twinlog.spark.pack import ALIAS
+from twinlog.spark.options import (
+    NEEDED,
+    SparkOptions,
+    is_local,
+    is_submitted,
+    log_replaced_settings,
+)
+from twinlog.spark.pack import UNPACKED_FOLDER
 
 log = logging.getLogger(__name__)
 
@@ -78,7 +84,7 @@ def start_spark(
     jvm = DriverJvm(
         options or SparkOptions(), name, jvm_options=jvm_options, task_failures=task_failures
     )
-    with jvm.ended_by_errors():
+    with jvm.ending_on_error():
         return jvm.begin(lanes)
 
 
@@ -96,12 +102,12 @@ class DriverJvm:
         self._options = options
         self._name = options.name or name
         self._task_failures = task_failures
-        master, conf = options.master, options.given
+        master, conf = options.master, options.user_settings
         hush_libraries()
-        read_past_accumulators()
-        convert_nothing_of_sql()
+        ignore_accumulators()
+        remove_sql_converters()
         needed = {**NEEDED, "spark.task.maxFailures": str(task_failures)}
-        name_replaced(conf, needed)
+        log_replaced_settings(conf, needed)
         self._settings = {**options.usual, **needed, **_archive_settings(options.archive, conf)}
         flags = [f"-Dlog4j2.configurationFile={LOG_CONFIG.as_uri()}", *jvm_options]
         archive = options.archive
@@ -121,7 +127,7 @@ class DriverJvm:
         else:
             settings = {**self._settings, "spark.master": str(master)}
             self.gateway = submit_jvm(options, flags, settings, self._name)
-        with self.ended_by_errors():
+        with self.ending_on_error():
             # start py4j first, because without the JVM a SparkConf does not contain the settings of
             # Spark's files
             SparkContext._ensure_initialized()
@@ -130,7 +136,7 @@ class DriverJvm:
             security = security_settings(master, self._configured, may_be_open=options.may_be_open)
             if security == OPEN:
                 log.warning("%s: %s (%s)", master, NEEDED_BECAUSE, FLAG)
-            name_replaced(self._configured, security)
+            log_replaced_settings(self._configured, security)
             self._settings |= security
 
     def begin(
@@ -146,9 +152,9 @@ class DriverJvm:
             url = local_master(self._options.master, lanes, usable_cores(), self._task_failures)
         conf = SparkConf().setAppName(self._name).setMaster(url)
         conf.setAll([*self._settings.items()])
-        conf.setAll([*cores_wanted(url, slots, self._configured).items()])
-        conf.setAll([*memory_wanted(url, lane_bytes, self._configured).items()])
-        conf.setAll([*held_by_standby(self._configured).items()] if is_warm else [])
+        conf.setAll([*cores_setting(url, slots, self._configured).items()])
+        conf.setAll([*memory_setting(url, lane_bytes, self._configured).items()])
+        conf.setAll([*standby_settings(self._configured).items()] if is_warm else [])
         try:
             return Engine(context=SparkContext(conf=conf), gateway=self.gateway)
         except Py4JError as error:
@@ -157,12 +163,12 @@ class DriverJvm:
             raise (EnvironmentMissing if is_wrong else Disconnected)(message) from error
 
     @contextmanager
-    def ended_by_errors(self) -> Iterator[None]:
+    def ending_on_error(self) -> Iterator[None]:
         """End the JVM if the block raises an error."""
         try:
             yield
         except BaseException:
-            forget_gateway()
+            reset_pyspark()
             self.gateway.stop()
             raise
 
@@ -171,7 +177,9 @@ def submitted_options() -> SparkOptions:
     """Return the options of the `spark-submit` that has started this process."""
     SparkContext._ensure_initialized()
     conf = dict(SparkConf().getAll())
-    return SparkOptions(master=conf["spark.master"], name=conf.get("spark.app.name"), given=conf)
+    return SparkOptions(
+        master=conf["spark.master"], name=conf.get("spark.app.name"), user_settings=conf
+    )
 
 
 def hush_libraries() -> None:
@@ -189,7 +197,7 @@ def hush_libraries() -> None:
     logging.getLogger().addFilter(_is_not_of_py4j)
 
 
-def read_past_accumulators() -> None:
+def ignore_accumulators() -> None:
     """Make PySpark ignore accumulator updates, which lanes do not use, so that it unpickles no data
     from executors.
 
@@ -200,7 +208,7 @@ def read_past_accumulators() -> None:
     accumulators.pickleSer = serializer
 
 
-def convert_nothing_of_sql() -> None:
+def remove_sql_converters() -> None:
     """Remove the converters of `pyspark.sql` from py4j, because no call in this process passes a
     date or an array.
 
@@ -236,12 +244,12 @@ def _is_not_of_py4j(record: logging.LogRecord) -> bool:
 def _archive_settings(archive: Path | None, conf: Mapping[str, str]) -> dict[str, str]:
     if archive is None:
         return {}
-    own_archive = f"{archive.resolve().as_uri()}#{ALIAS}"
+    own_archive = f"{archive.resolve().as_uri()}#{UNPACKED_FOLDER}"
     return {
         "spark.archives": ",".join(filter(None, (conf.get("spark.archives"), own_archive))),
         # relative to an executor's working directory, into which Spark unpacks archives
         "spark.executorEnv.PYTHONPATH": ":".join(
-            filter(None, (ALIAS, conf.get("spark.executorEnv.PYTHONPATH")))
+            filter(None, (UNPACKED_FOLDER, conf.get("spark.executorEnv.PYTHONPATH")))
         ),
     }
 
@@ -253,7 +261,7 @@ def stop_spark(engine: Engine) -> None:
     stopping = threading.Thread(target=_stop, args=(engine.context,), daemon=True)
     stopping.start()
     stopping.join(STOP_WITHIN_S)
-    forget_gateway()
+    reset_pyspark()
     engine.gateway.stop()
 
 
@@ -264,7 +272,7 @@ def _stop(context: SparkContext) -> None:
         log.info("Spark had ended already: %s", type(error).__name__)
 
 
-def forget_gateway() -> None:
+def reset_pyspark() -> None:
     """Reset PySpark's state, so that the next session of this process starts a new JVM."""
     context: Any = SparkContext
     context._gateway = context._jvm = context._active_spark_context = None
@@ -292,7 +300,7 @@ def session_options(spark: Any, *, may_be_open: bool) -> SparkOptions:
             "allow_unauthenticated_spark=True",
             code="SPARK_UNAUTHENTICATED",
         )
-    return SparkOptions(master=context.master, given=conf, context=context)
+    return SparkOptions(master=context.master, user_settings=conf, context=context)
 
 
 def _context_of(spark: Any) -> SparkContext:

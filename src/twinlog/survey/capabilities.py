@@ -82,7 +82,7 @@ class Capabilities:
         return tuple(f.name for f in fields(self) if not getattr(self, f.name))
 
 
-UNTRIED: Final = Capabilities(
+NO_CAPABILITIES: Final = Capabilities(
     any_first_sequence=False,
     gap_refused=False,
     repeat_recognised=False,

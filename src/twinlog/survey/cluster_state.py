@@ -33,7 +33,7 @@ from twinlog.mirror.state.copies import CopyRow
 from twinlog.mirror.state.generations import CLAIMS, Claim, winning_claims
 from twinlog.model import Flow, TopicId, TopicPartition
 from twinlog.survey.map_reader import map_reader
-from twinlog.survey.rights import denied_error, may
+from twinlog.survey.rights import denied_error, is_permitted
 from twinlog.survey.state_reader import state_rows
 from twinlog.wire.error_codes import TOPIC_AUTHORIZATION_FAILED
 
@@ -97,7 +97,7 @@ def cluster_state(client: ClusterClient) -> ClusterState:
     cluster_id = seen.cluster_id or ""
     topic = seen.topics[STATE_TOPIC]
     if topic.error == TOPIC_AUTHORIZATION_FAILED or (
-        not topic.error and not may(seen, STATE_TOPIC, Operation.READ)
+        not topic.error and not is_permitted(seen, STATE_TOPIC, Operation.READ)
     ):
         missing = denied_error(client.alias, Operation.READ.name, STATE_TOPIC)
         return ClusterState(cluster_id=cluster_id, unread=missing)
@@ -125,7 +125,7 @@ def with_maps(
     for claim in wanted:
         name = map_topic_of(Flow.of(claim.flow))
         seen = client.metadata([name])
-        if not may(seen, name, Operation.READ):
+        if not is_permitted(seen, name, Operation.READ):
             continue
         maps = map_reader(client, seen.topics[name]).read(client)
         maps.require_all()  # an unread row may be about a topic that this flow would copy back

@@ -56,7 +56,7 @@ from twinlog.mirror.plan import PartitionPlan
 from twinlog.mirror.state.copies import CopyRow
 from twinlog.model import TopicPartition
 from twinlog.quantities import first_few, plural
-from twinlog.survey.rights import denied_error, may
+from twinlog.survey.rights import denied_error, is_permitted
 from twinlog.survey.topic_configs import UNKNOWN_RULES, new_topic_configs, target_rules
 from twinlog.wire.error_codes import (
     NONE,
@@ -65,12 +65,12 @@ from twinlog.wire.error_codes import (
     error_for,
 )
 
-ASKED: Final = 5
+MOST_QUERIED_BROKERS: Final = 5
 """Maximum number of brokers to query. If so many brokers have equally stale metadata, the cluster
 has no controller.
 """
 
-NEEDED_ANSWERS: Final = 2
+MIN_RESPONSES: Final = 2
 """Minimum number of responses, or fewer if the cluster has fewer brokers. One response may be from
 the broker that discovery queried.
 """
@@ -84,13 +84,13 @@ def require_gone(client: ClusterClient, metadata: ClusterMetadata, names: Collec
     lacking = sorted(name for name in names if name not in metadata.topics)
     if not lacking or not metadata.brokers:
         return
-    answers = [*_answers(client, metadata, lacking)]
+    answers = [*_metadata_responses(client, metadata, lacking)]
     shown = {
         name for answer in answers for name, topic in answer.topics.items() if topic.error == NONE
     }
     if shown:
         what = f"one shows {first_few(sorted(shown))}, another does not"
-    elif len(answers) < min(NEEDED_ANSWERS, len(metadata.brokers)):
+    elif len(answers) < min(MIN_RESPONSES, len(metadata.brokers)):
         what = f"one broker does not list {first_few(lacking)}, and the others do not respond"
     else:
         return
@@ -106,22 +106,22 @@ def require_gone(client: ClusterClient, metadata: ClusterMetadata, names: Collec
 
 def shown_by_any(client: ClusterClient) -> Iterator[TopicMetadata]:
     """Yield all topics that some of the queried brokers show. A topic may be repeated."""
-    for answer in _answers(client, client.metadata([]), None):
+    for answer in _metadata_responses(client, client.metadata([]), None):
         yield from answer.topics.values()
 
 
-def _answers(
+def _metadata_responses(
     client: ClusterClient, metadata: ClusterMetadata, names: Collection[str] | None
 ) -> Iterator[ClusterMetadata]:
     nodes = sorted(metadata.brokers)
-    for node in CHANCE.sample(nodes, min(ASKED, len(nodes))):
+    for node in CHANCE.sample(nodes, min(MOST_QUERIED_BROKERS, len(nodes))):
         try:
             yield client.metadata_from(node, names)
         except ClusterError:
             continue  # the caller judges whether enough brokers have responded
 
 
-NEEDED: Final = (Operation.WRITE, Operation.READ)
+NEEDED_OPERATIONS: Final = (Operation.WRITE, Operation.READ)
 """Operations required on remote topics: WRITE to copy, READ to see how far the copy is."""
 
 
@@ -195,7 +195,7 @@ class Guard(Protocol):
         at_target: ClusterMetadata,
     ) -> TopicVerdicts: ...
 
-    def why_not_grown(
+    def growth_refusal(
         self, topic: TopicMetadata, remote: TopicMetadata, target: ClusterClient
     ) -> TwinlogError | None: ...
 
@@ -214,13 +214,13 @@ class TopicVerdicts:
     notes: list[str] = field(default_factory=list)
     copied: frozenset[str] = frozenset()
     """Source topics that the flow has begun to copy, whether they still exist or not."""
-    strangers: dict[str, TwinlogError] = field(default_factory=dict)
+    unrelated_topics: dict[str, TwinlogError] = field(default_factory=dict)
     """Source topics whose remote name belongs to an unrelated topic."""
 
-    def exclude(self, strangers: Mapping[str, TwinlogError]) -> None:
+    def exclude(self, unrelated_topics: Mapping[str, TwinlogError]) -> None:
         """Exclude these topics from the copy."""
-        self.strangers.update(strangers)
-        for name, error in strangers.items():
+        self.unrelated_topics.update(unrelated_topics)
+        for name, error in unrelated_topics.items():
             self.rows.pop(name, None)
             self.errors.setdefault(name, error)
 
@@ -249,13 +249,13 @@ def discover(
     target: ClusterClient,
     *,
     create: bool = True,
-    lanes_are_us: bool = False,
+    lanes_share_user: bool = False,
     guard: Guard | None = None,
 ) -> Discovery:
     """Read both clusters, and create or grow remote topics unless `create` is False.
 
     Before that, `guard` decides which topics would come back in a loop, or be copied twice.
-    `lanes_are_us`: True if lanes connect to the target as the same user as `target`. Topics for
+    `lanes_share_user`: True if lanes connect to the target as the same user as `target`. Topics for
     which the user lacks one of NEEDED are then problems, because without READ a copy can begin, but
     never be resumed.
     """
@@ -302,7 +302,7 @@ def discover(
             unusable = known is None or known.error or flow.same_partitions
             out.fail(topic, error, 0 if unusable or known is None else len(known.partitions))
     judged = {} if guard is None else at_target.topics
-    _plan(flow, topics, remote, target, out, lanes_are_us, judged)
+    _plan(flow, topics, remote, target, out, lanes_share_user, judged)
     if guard is not None and verdict is not None:
         guard.on_planned(target, verdict, out.plans)
     if create:
@@ -368,7 +368,7 @@ def _ensure(  # noqa: PLR0913, PLR0917 (one step of `discover`, cut out to be re
         return
     elif not flow.new_topics.enabled:
         raise topic_too_small_error(flow, remote, len(existing.partitions), count)
-    elif guard is not None and (error := guard.why_not_grown(topic, existing, target)) is not None:
+    elif guard is not None and (error := guard.growth_refusal(topic, existing, target)) is not None:
         raise error
     elif create:
         create_partitions(target, remote, count)
@@ -434,7 +434,7 @@ def _plan(
     remote: dict[str, str],
     target: ClusterClient,
     discovery: Discovery,
-    lanes_are_us: bool,
+    lanes_share_user: bool,
     checked_topics: Mapping[str, TopicMetadata],
 ) -> None:
     usable = {problem.topic: problem.first for problem in discovery.problems}
@@ -457,8 +457,10 @@ def _plan(
         if not _is_judged(remote_topic, checked_topics):
             discovery.fail(topics[name], created_since_error(flow, remote[name]))
             continue
-        lacks = [right for right in NEEDED if not may(metadata, remote[name], right)]
-        if lanes_are_us and lacks:
+        lacks = [
+            right for right in NEEDED_OPERATIONS if not is_permitted(metadata, remote[name], right)
+        ]
+        if lanes_share_user and lacks:
             discovery.fail(
                 topics[name], denied_error(flow.flow.target, lacks[0].name, remote[name])
             )

@@ -220,7 +220,7 @@ def _unreadable(error: Exception, topic: str, partition: int, offset: int) -> Fl
     )
 
 
-def is_lost(target: ClusterClient, map_topic: str, history: FlowHistory | None) -> bool:
+def lacks_map(target: ClusterClient, map_topic: str, history: FlowHistory | None) -> bool:
     """Return True if the flow has had a leader, but its map topic does not exist."""
     if history is None or history.latest is None:
         return False

@@ -29,7 +29,7 @@ def visible_topics(
     return lane.metadata(names) if names else metadata
 
 
-def may(metadata: ClusterMetadata, topic: str, right: Operation) -> bool:
+def is_permitted(metadata: ClusterMetadata, topic: str, right: Operation) -> bool:
     """Return False if the topic is missing or hidden, or if brokers deny the right. Older brokers
     report no rights, so the result is True.
     """
@@ -43,7 +43,9 @@ def hidden_configs(
     metadata: ClusterMetadata, alias: str, topics: Iterable[str], so: str
 ) -> list[str]:
     """Return a note on topics whose configs this user is not permitted to read, if any."""
-    unseen = [name for name in topics if not may(metadata, name, Operation.DESCRIBE_CONFIGS)]
+    unseen = [
+        name for name in topics if not is_permitted(metadata, name, Operation.DESCRIBE_CONFIGS)
+    ]
     if not unseen:
         return []
     return [

@@ -47,10 +47,10 @@ from twinlog.wire.error_codes import TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_O
 
 Rows = Iterable[Row]
 
-HOME: Final = TopicPartition(STATE_TOPIC, 0)
+STATE_PARTITION: Final = TopicPartition(STATE_TOPIC, 0)
 FOLLOWS_WITHIN_S: Final = 0.5
 """Maximum age, in seconds, of rows that are shared by flows which only follow the topic."""
-UNNAMED_S: Final = 60.0
+WITHOUT_ID_S: Final = 60.0
 """Seconds after which flows that only follow a topic without an ID read all its rows again."""
 UNUSED_S: Final = 3600.0
 """Cached state logs that were not read for this many seconds are dropped. This is checked only when
@@ -84,8 +84,8 @@ class _LogBounds(NamedTuple):
         """Query the leader. The last request needs the right READ, as reading rows does."""
         with client.keeping_leaders():
             topic_id = client.metadata([STATE_TOPIC]).topics[STATE_TOPIC].topic_id
-            end = or_raise(list_offsets(client, [HOME], LATEST)[HOME])
-            start = fetch_partition(client, HOME, end.offset, 1).log_start
+            end = or_raise(list_offsets(client, [STATE_PARTITION], LATEST)[STATE_PARTITION])
+            start = fetch_partition(client, STATE_PARTITION, end.offset, 1).log_start
         return cls(topic_id, end.leader_epoch, start, end.offset)
 
 
@@ -105,18 +105,18 @@ class StateLog:
         """Monotonic time at which the rows in memory were last known to be complete."""
         self._whole_at = -math.inf
 
-    def read(self, client: ClusterClient, *, unnamed_s: float = 0.0) -> StateRows:
+    def read(self, client: ClusterClient, *, without_id_s: float = 0.0) -> StateRows:
         """Return all rows that were appended before this call. Raises TwinlogError.
 
-        `unnamed_s`: maximum age in seconds of rows in memory, if the topic has no ID.
+        `without_id_s`: maximum age in seconds of rows in memory, if the topic has no ID.
         """
         try:
-            return self._read(client, unnamed_s)
+            return self._read(client, without_id_s)
         except BrokerRefused as refusal:
             if refusal.code != "OFFSET_OUT_OF_RANGE":
                 raise
             # the log was truncated between the two requests, so it is read again
-            return self._read(client, unnamed_s)
+            return self._read(client, without_id_s)
 
     def follow(self, client: ClusterClient) -> StateRows:
         """Return all rows that were appended until FOLLOWS_WITHIN_S before this call. If many flows
@@ -124,30 +124,32 @@ class StateLog:
         """
         with _locked_within(self._follower_turn, client):
             rows = self.at_hand()
-            return self.read(client, unnamed_s=UNNAMED_S) if rows is None else rows
+            return self.read(client, without_id_s=WITHOUT_ID_S) if rows is None else rows
 
     def at_hand(self) -> StateRows | None:
         """Return the rows that `follow` would return without a request to the cluster, or None."""
         is_fresh = time.monotonic() - self.seen_at < FOLLOWS_WITHIN_S
         return self._rows if is_fresh else None
 
-    def _read(self, client: ClusterClient, unnamed_s: float) -> StateRows:
+    def _read(self, client: ClusterClient, without_id_s: float) -> StateRows:
         began, seen = time.monotonic(), _LogBounds.now(client)
         with _locked_within(self._turn, client):
-            if not self._has_all(seen, unnamed_s):
+            if not self._has_all(seen, without_id_s):
                 # query the end again: if another thread has read newer rows while this one waited
                 # for the lock, they are after the first end, which would look like a lost end
                 began, seen = time.monotonic(), _LogBounds.now(client)
-                self._read_on(client, seen, unnamed_s)
+                self._read_on(client, seen, without_id_s)
             self.seen_at = max(self.seen_at, began)
             return self._rows
 
-    def _has_all(self, bounds: _LogBounds, unnamed_s: float) -> bool:
-        is_known = bounds.topic_id != NO_TOPIC_ID or time.monotonic() - self._whole_at < unnamed_s
+    def _has_all(self, bounds: _LogBounds, without_id_s: float) -> bool:
+        is_known = (
+            bounds.topic_id != NO_TOPIC_ID or time.monotonic() - self._whole_at < without_id_s
+        )
         return is_known and bounds == self._at and bounds.end <= self._next
 
-    def _read_on(self, client: ClusterClient, bounds: _LogBounds, unnamed_s: float) -> None:
-        if self._at is None or self._is_another(client, self._at, bounds, unnamed_s):
+    def _read_on(self, client: ClusterClient, bounds: _LogBounds, without_id_s: float) -> None:
+        if self._at is None or self._is_another(client, self._at, bounds, without_id_s):
             self._folder, self._next = RowFolder(), 0
             self._whole_at = time.monotonic()
         self._at = bounds
@@ -160,17 +162,19 @@ class StateLog:
         self._rows = self._folder.rows()
 
     def _is_another(
-        self, client: ClusterClient, at: _LogBounds, bounds: _LogBounds, unnamed_s: float
+        self, client: ClusterClient, at: _LogBounds, bounds: _LogBounds, without_id_s: float
     ) -> bool:
         """Return True if the log may no longer have the rows that were read."""
         is_unnamed = bounds.topic_id == NO_TOPIC_ID
-        if is_unnamed and time.monotonic() - self._whole_at >= unnamed_s:
+        if is_unnamed and time.monotonic() - self._whole_at >= without_id_s:
             return True
         if (bounds.topic_id, bounds.start) != (at.topic_id, at.start) or bounds.end < self._next:
             return True
         if bounds.leader_epoch <= at.leader_epoch:
             return bounds.leader_epoch < at.leader_epoch
-        last = or_raise(leader_epoch_ends(client, {HOME: at.leader_epoch})[HOME])
+        last = or_raise(
+            leader_epoch_ends(client, {STATE_PARTITION: at.leader_epoch})[STATE_PARTITION]
+        )
         return last.end_offset < self._next
 
 
@@ -300,8 +304,8 @@ class StateReader:
                 read_row(key, value)
 
 
-STATUS_HOME: Final = TopicPartition(STATUS_TOPIC, 0)
-LATELY_MS: Final = 600_000
+STATUS_PARTITION: Final = TopicPartition(STATUS_TOPIC, 0)
+FIRST_READ_BACK_MS: Final = 600_000
 """Age in ms up to which rows of the status topic are searched first. All rows are read only if the
 search finds no status, because compaction may be late and leave the rows of a day.
 """
@@ -312,13 +316,13 @@ def leader_status(target: ClusterClient, flow: str) -> PublishedStatus | None:
     topic = target.metadata([STATUS_TOPIC]).topics.get(STATUS_TOPIC)
     if topic is None or topic.error:
         return None
-    lately = rows_since(target, int(time.time() * 1000) - LATELY_MS)
+    lately = rows_since(target, int(time.time() * 1000) - FIRST_READ_BACK_MS)
     return published_status(flow, lately or ()) or published_status(flow, _rows(target, 0))
 
 
 def rows_since(target: ClusterClient, since_ms: int) -> list[Row] | None:
     """Return the rows of the status topic from this time on, or None if its log cannot be read."""
-    begin = list_offsets(target, [STATUS_HOME], since_ms)[STATUS_HOME]
+    begin = list_offsets(target, [STATUS_PARTITION], since_ms)[STATUS_PARTITION]
     if isinstance(begin, TwinlogError):
         return None
     return _rows(target, begin.offset) if begin.offset >= 0 else []

@@ -23,7 +23,7 @@ from twinlog.mirror.names.config_rules import (
 )
 from twinlog.mirror.names.filters import ConfigPropertyFilter
 from twinlog.quantities import first_few, plural
-from twinlog.survey.rights import may
+from twinlog.survey.rights import is_permitted
 
 POLICY: Final = "cleanup.policy"
 RETENTION_MS: Final = "retention.ms"
@@ -102,7 +102,9 @@ def _unknown_configs(
     if not values:
         return set()
     readable = (
-        name for name in at_target.topics if may(at_target, name, Operation.DESCRIBE_CONFIGS)
+        name
+        for name in at_target.topics
+        if is_permitted(at_target, name, Operation.DESCRIBE_CONFIGS)
     )
     known = describe_topic_configs(target, [*islice(readable, 1)])
     for answer in known.values():
@@ -149,8 +151,8 @@ class TargetRules(NamedTuple):
     """A remote topic's configs about batches, or Kafka's defaults if reading is not permitted."""
 
     limit_bytes: int = DEFAULT_LIMIT_BYTES
-    stamps_own_time: bool | None = None
-    is_picky: bool = True
+    has_log_append_time: bool | None = None
+    may_reject_records: bool = True
     """True if the topic may refuse records without a key or with certain timestamps."""
     compresses: bool = False
 

@@ -100,7 +100,9 @@ class TransformedSource:
         verify_crc(batch, 0, header)
         if skips:
             rows = decode_rows(batch)
-            yield from dense_batches(rows.where(lambda offset: skip_at(skips, offset) is None))
+            yield from dense_batches(
+                rows.with_offsets(lambda offset: skip_at(skips, offset) is None)
+            )
         else:
             yield batch
 

@@ -53,11 +53,11 @@ class VerifiedLog:
     """Maximum bytes per fetch."""
     bytes: int = 0
     """Bytes of the batches that were read."""
-    _asked_end: int = field(init=False)
+    _queried_end: int = field(init=False)
     """The end as queried, which the log certainly had. `end` may be raised later."""
 
     def __post_init__(self) -> None:
-        self._asked_end = self.end
+        self._queried_end = self.end
 
     def pieces(self, begin: int) -> Iterator[Piece]:
         """Yield all batches that begin below the end, from the batch with offset `begin` on.
@@ -98,12 +98,12 @@ class VerifiedLog:
         """
         is_committed = self.isolation is Isolation.READ_COMMITTED
         end = answer.last_stable_offset if is_committed else answer.high_watermark
-        if not answer.records and end < self._asked_end and position < self._asked_end:
+        if not answer.records and end < self._queried_end and position < self._queried_end:
             raise error_for(
                 OFFSET_NOT_AVAILABLE,
                 cluster=self.client.alias,
                 doing=f"reading {self.tp} at offset {position}",
-                detail=f"its log ended at {self._asked_end} before, and ends at {end} now",
+                detail=f"its log ended at {self._queried_end} before, and ends at {end} now",
             )
 
     def _fetch(self, position: int) -> FetchedRecords | None:
@@ -152,11 +152,11 @@ class VerifyTask:
     target: TopicPartition
     here: PartitionBounds
     there: PartitionBounds
-    here_later: int
+    later_source_end: int
     """Every copied record that was read is below this source offset. It is usually the source's
     end, queried after the map.
     """
-    written: MappedCopy
+    mapped_copy: MappedCopy
     producers: frozenset[int]
     """All producer IDs of the flow and of the partition's map."""
     rules: Rules
@@ -264,7 +264,7 @@ class _Partition:
 
     def compare(self) -> None:
         target_log = self._target_log
-        if self._wanted.written.runs:
+        if self._wanted.mapped_copy.runs:
             self._copied()
             return
         if target_log.end > target_log.start and not self._wanted.rules.is_shared:
@@ -296,7 +296,7 @@ class _Partition:
         # records that a mirror has copied since the source's end was queried are also read
         self._source_log.end = max(self._source_log.end, limit)
         # offsets that the source did not have at its last query are not counted as compacted away
-        here_end = max(wanted.here_later, wanted.here.end)
+        here_end = max(wanted.later_source_end, wanted.here.end)
         side = self._source_side(begin, max(begin, min(limit, here_end)))
         target = self._target_side(begin_on_target)
         if limit < reach.upstream:
@@ -322,7 +322,7 @@ class _Partition:
         records = walk.find_pending(self._end_offset, count_all=not is_led)
         pending = self._found.pending
         if pending is not None and not is_led:
-            self._found.differs(DifferenceKind.MISSING, pending, None, records, NOT_COPIED)
+            self._found.add_difference(DifferenceKind.MISSING, pending, None, records, NOT_COPIED)
 
     @property
     def _first_offset(self) -> int:
@@ -335,7 +335,7 @@ class _Partition:
 
     def _runs_and_reach(self) -> tuple[Sequence[Run], Reach]:
         """Return the runs of the partition's map, and the end of the copy."""
-        written, target_log = self._wanted.written, self._target_log
+        written, target_log = self._wanted.mapped_copy, self._target_log
         if written.reach is not None:
             return written.runs, written.reach
         first = written.runs[0]
@@ -403,10 +403,12 @@ class _Partition:
             self._reported = offset
 
 
-def never_made(source: Range) -> Compared:
+def missing_topic_result(source: Range) -> Compared:
     """Return the result for a missing topic if no mirror is running: all records are missing."""
     compared = Compared()
-    compared.differs(DifferenceKind.MISSING, source, None, source.next - source.first, NO_TOPIC)
+    compared.add_difference(
+        DifferenceKind.MISSING, source, None, source.next - source.first, NO_TOPIC
+    )
     return compared
 
 
@@ -452,10 +454,10 @@ def split(task: VerifyTask, offsets: int) -> list[VerifyTask]:
     There is only one section if other clients also write to the topic, because this flow's records
     are then found only by reading from the map's mark on.
     """
-    reach = task.written.reach
+    reach = task.mapped_copy.reach
     if reach is None:
         return [task]
-    first = max(task.here.start, task.written.runs[0].upstream, task.since)
+    first = max(task.here.start, task.mapped_copy.runs[0].upstream, task.since)
     end = reach.upstream if task.until is None else min(reach.upstream, task.until)
     count = max(1, -(-(end - first) // offsets))
     limits = [first + (end - first) * index // count for index in range(1, count)]
@@ -471,12 +473,12 @@ def with_needed_runs(task: VerifyTask) -> VerifyTask:
     """Return the section with only the runs that it needs, because a map may have millions of runs.
     The first run after the section is kept, because it ends the last needed run.
     """
-    runs, reach = task.written.runs, task.written.reach
+    runs, reach = task.mapped_copy.runs, task.mapped_copy.reach
     if reach is None:
         return task
     low = max(0, following(runs, task.since, UPSTREAM) - 1)
     high = len(runs) if task.until is None else following(runs, task.until, UPSTREAM) + 1
-    return replace(task, written=replace(task.written, runs=tuple(runs[low:high])))
+    return replace(task, mapped_copy=replace(task.mapped_copy, runs=tuple(runs[low:high])))
 
 
 def ranges_to_repeat(

@@ -43,9 +43,9 @@ from twinlog.records.daemon import DATA_BYTES
 from twinlog.records.lent import LentRanges, RangePart, name_of
 from twinlog.spark.application import (
     APPLICATION_MESSAGES,
-    ApplicationAnswers,
     ApplicationFailed,
     ApplicationReady,
+    FirstRangeAnswered,
     RangePorts,
     RecordSkipped,
     TransformStep,
@@ -213,14 +213,14 @@ class Application:
             rounds.answer([part_of(offer, address) for address, offer in taken])
         except TwinlogError as error:
             if rounds.is_stopped:
-                raise self.on_ended("Spark ended") from error
+                raise self.ended_error("Spark ended") from error
             # usually the reason is that a lane has ended; to answer some ranges again is harmless
             log.info("a round of %d ranges failed: %s", len(taken), error)
             time.sleep(AFTER_FAILURE_S)
             return taken
         if not self._has_answered:
             self._has_answered = True
-            self.say(ApplicationAnswers())
+            self.say(FirstRangeAnswered())
         with suppress(IndexError):
             while True:
                 part, failure = rounds.skipped.popleft()
@@ -234,7 +234,7 @@ class Application:
                 )
         return ()
 
-    def on_ended(self, why: str) -> TwinlogError:
+    def ended_error(self, why: str) -> TwinlogError:
         """Return the error with which the application ends. It lists the running ranges, because
         one of their records may be the cause.
         """
@@ -299,7 +299,11 @@ def run(work: TransformsWork, watch: LanePortWatch, say: Callable[[Message], Non
 
         def exceeded(used: int) -> None:
             limit = f"{TRANSFORMS_MEMORY} = {work.memory_bytes}"
-            say(failed(application.on_ended(f"its processes used {used} bytes, more than {limit}")))
+            say(
+                failed(
+                    application.ended_error(f"its processes used {used} bytes, more than {limit}")
+                )
+            )
             os._exit(1)
 
         threading.Thread(

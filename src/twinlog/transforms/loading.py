@@ -12,7 +12,7 @@ from twinlog.config.flow.schema import FlowConfig
 from twinlog.config.flow.transforms import TransformConfig
 from twinlog.config.values.origin import refuse
 from twinlog.errors import ConfigError
-from twinlog.transforms.plan import FAILED, TransformPlan, check_plan, records
+from twinlog.transforms.plan import FAILED, TransformPlan, check_plan, record_columns
 from twinlog.transforms.rows import Transform, chain, sql
 from twinlog.transforms.session import local_session
 
@@ -40,7 +40,7 @@ def load_chain(configs: Iterable[TransformConfig]) -> Transform:
     """Return the transforms of one topic as one function. Each transform gets only the columns of
     records, as in its check.
     """
-    return chain(*(step for config in configs for step in (load_transform(config), records)))
+    return chain(*(step for config in configs for step in (load_transform(config), record_columns)))
 
 
 def check_transform(spark: SparkSession, config: TransformConfig) -> TransformPlan:

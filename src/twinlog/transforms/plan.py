@@ -118,7 +118,7 @@ def _called(transform: Transform, rows: DataFrame) -> DataFrame:
     return result
 
 
-def records(rows: DataFrame) -> DataFrame:
+def record_columns(rows: DataFrame) -> DataFrame:
     """Return a DataFrame with only the columns of records. Keys and values are cast to bytes."""
     return rows.select(*(_as_bytes(name) for name in COLUMNS))
 

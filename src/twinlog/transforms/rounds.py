@@ -41,11 +41,18 @@ from twinlog.config.flow.transforms import OnError
 from twinlog.errors import TwinlogError
 from twinlog.mirror.copy.ranges import RangeFailure
 from twinlog.records.columns import ddl
-from twinlog.records.lent import ENCODED, NOT_UNPACKED, PARTS, LentRanges, RangePart, encode_parts
+from twinlog.records.lent import (
+    ENCODED,
+    NOT_UNPACKED,
+    PARTS_PROPERTY,
+    LentRanges,
+    RangePart,
+    encode_parts,
+)
 from twinlog.records.ranges import COLUMNS
 from twinlog.spark.lease import error_of
 from twinlog.transforms.failing import described, first_failure
-from twinlog.transforms.plan import records
+from twinlog.transforms.plan import record_columns
 from twinlog.transforms.rows import Transform
 
 P = TypeVar("P")
@@ -68,7 +75,7 @@ TRIES: Final = 3
 """Number of attempts for a range that fails although none of its records fails alone."""
 UNLIMITED: Final = 1 << 18
 """Value of `most_offsets` if the transform is not slow."""
-SMALLER: Final = 64
+TIMEOUT_DIVISOR: Final = 64
 """Divisor of a part's size after a time-out, so that some records are answered soon."""
 SLOW_LIMIT: Final = 6
 """Divisor of the time limit of a job with several records if the transform is slow."""
@@ -172,7 +179,7 @@ class Rounds:
         began, late_parts = self.clock.monotonic(), list[RangePart]()
         error: JobFailed | None = None
         try:
-            error = self._fails(parts)
+            error = self._run_for_error(parts)
         except TwinlogError as unreachable:
             lanes = sorted({part.port for part in parts})
             if self.is_stopped or len(lanes) == 1:
@@ -205,7 +212,7 @@ class Rounds:
         `error`: why the job fails, if known.
         """
         original, tries, skipped = part, 0, list[RangeFailure]()
-        while (error := error or self._fails([part])) is not None:
+        while (error := error or self._run_for_error([part])) is not None:
             try:
                 failures, end = self._failures(part, error)
             except JobTimedOut:
@@ -279,7 +286,7 @@ class Rounds:
         """
         return self.on_error is OnError.STOP or failure.text.startswith(NOT_UNPACKED)
 
-    def _fails(self, parts: Sequence[RangePart]) -> JobFailed | None:
+    def _run_for_error(self, parts: Sequence[RangePart]) -> JobFailed | None:
         """Run a job. Returns the error if the transform fails, or None. Raises TwinlogError."""
         try:
             self._run(parts)
@@ -315,8 +322,8 @@ class Rounds:
         # Spark restart the daemon, which imports all modules again; Spark kills workers of
         # cancelled tasks after some seconds anyway
         context.setJobGroup(group, f"{len(parts)} ranges", interruptOnCancel=False)
-        tasks = shared(parts, self.cores)
-        context.setLocalProperty(PARTS, encode_parts(tasks))
+        tasks = split_into_tasks(parts, self.cores)
+        context.setLocalProperty(PARTS_PROPERTY, encode_parts(tasks))
         limit_s = self._limit_s(parts)
         limit = threading.Timer(limit_s, context.cancelJobGroup, [group])
         limit.daemon = True
@@ -355,7 +362,7 @@ class Rounds:
             if plan is None:
                 numbers = self.spark.range(0, tasks, 1, tasks)
                 rows = numbers.mapInArrow(self.lent.rows, ddl(COLUMNS))
-                plan = records(self.transform(rows)).mapInArrow(self.lent.encoded, ENCODED)
+                plan = record_columns(self.transform(rows)).mapInArrow(self.lent.encoded, ENCODED)
                 if self.is_deterministic:
                     self._plans[tasks] = plan
             return plan
@@ -385,11 +392,11 @@ def _beginning(part: RangePart, limit: int) -> RangePart:
 
 
 def _smaller(part: RangePart) -> RangePart:
-    """Return the first offsets of a part that took too long: its size divided by SMALLER."""
-    return _beginning(part, max(1, _offsets(part) // SMALLER))
+    """Return the first 1/TIMEOUT_DIVISOR of the offsets of a part that took too long."""
+    return _beginning(part, max(1, _offsets(part) // TIMEOUT_DIVISOR))
 
 
-def shared(parts: Sequence[RangePart], cores: int) -> list[list[RangePart]]:
+def split_into_tasks(parts: Sequence[RangePart], cores: int) -> list[list[RangePart]]:
     """Distribute parts to tasks of similar size. There are at most `cores` tasks, and fewer if each
     would have less than about TASK_BYTES.
     """

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 
 from twinlog.spark.gateway import start_jvm
 from twinlog.spark.options import USUAL, SparkOptions
-from twinlog.spark.session import LOG_CONFIG, forget_gateway
+from twinlog.spark.session import LOG_CONFIG, reset_pyspark
 
 EXCLUDED_RULES: Final = "spark.sql.optimizer.excludedRules"
 SETTINGS: Final = {
@@ -71,5 +71,5 @@ def local_session(
         finally:
             session.stop()
     finally:
-        forget_gateway()
+        reset_pyspark()
         gateway.stop()

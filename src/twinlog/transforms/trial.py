@@ -30,7 +30,7 @@ from twinlog.records.options import parse_options
 from twinlog.records.planning import find_partitions
 from twinlog.records.source import FORMAT
 from twinlog.transforms.loading import check_transform, load_chain
-from twinlog.transforms.plan import COLUMNS, applied, first_line, records
+from twinlog.transforms.plan import COLUMNS, applied, first_line, record_columns
 from twinlog.transforms.rows import Transform
 from twinlog.transforms.session import local_session
 
@@ -105,7 +105,7 @@ def try_flow(
         for config in configs:  # a module may create UDFs, which needs a session
             check_transform(spark, config)
         register(spark)
-        return tried(load_chain(configs), last_records(spark, options, bounds, limit))
+        return try_records(load_chain(configs), last_records(spark, options, bounds, limit))
 
 
 def reader_options(flow: FlowConfig, topic: str) -> dict[str, str]:
@@ -164,7 +164,7 @@ def _starts(bounds: Mapping[TopicPartition, LogBounds], window: int) -> str:
     return json.dumps(starts)
 
 
-def tried(transform: Transform, rows: DataFrame) -> list[TriedRecord]:
+def try_records(transform: Transform, rows: DataFrame) -> list[TriedRecord]:
     """Return each record with the result of the transform, or with the error if the transform fails
     for the record. Raises ConfigError if the function raises an error, or returns wrong columns.
     """
@@ -201,7 +201,7 @@ def _add(after: dict[tuple[int, int], list[Shown]], transform: Transform, rows: 
 
 def _collected(rows: DataFrame) -> list[Row]:
     # timestamps as text, because Python supports none after the year 9999
-    return records(rows).withColumn(TIMESTAMP, F.col(TIMESTAMP).cast("string")).collect()
+    return record_columns(rows).withColumn(TIMESTAMP, F.col(TIMESTAMP).cast("string")).collect()
 
 
 def _id(row: Row) -> tuple[int, int]:

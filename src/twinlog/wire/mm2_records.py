@@ -113,7 +113,7 @@ class Checkpoint(Struct, frozen=True, kw_only=True, gc=False):
         )
 
     @classmethod
-    def all_in(cls, records: Iterable[Record]) -> Iterator[Checkpoint]:
+    def decode_all(cls, records: Iterable[Record]) -> Iterator[Checkpoint]:
         """Yield all checkpoints that can be decoded. Others are skipped, as by Java's readers."""
         for record in records:
             with suppress(CorruptData):

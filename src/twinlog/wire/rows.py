@@ -129,7 +129,7 @@ class Rows:
                 parts.append((table, fresh))
         return Rows(parts)
 
-    def where(self, keeps: Callable[[int], bool]) -> Rows:
+    def with_offsets(self, keeps: Callable[[int], bool]) -> Rows:
         """Return the records whose offset `keeps` accepts."""
         parts: list[Part] = []
         for table, picked in self.parts:
@@ -147,7 +147,7 @@ class Rows:
                     share.append((table, rows))
         return [Rows(share) for share in shares]
 
-    def breaks(self) -> list[tuple[int, int]]:
+    def run_starts(self) -> list[tuple[int, int]]:
         """Return (index, offset) of the first record, and of each record after missing offsets."""
         out: list[tuple[int, int]] = []
         at, expected = 0, None

@@ -35,7 +35,7 @@ from twinlog.channel.server import (
     LaneConnected,
     LaneGone,
     LaneMessage,
-    Stranger,
+    UnauthenticatedPeer,
 )
 from twinlog.clock import boot_clock
 from twinlog.errors import AuthenticationFailed, CorruptData, Disconnected, Unreachable
@@ -501,7 +501,7 @@ def test_a_frame_over_the_limit_is_refused_at_both_ends() -> None:
 def test_an_unauthenticated_connection_may_not_send_a_frame_longer_than_a_hello() -> None:
     left, right = socket.socketpair()
     with left, right:
-        stranger = Stranger(left, "here", 1)
+        stranger = UnauthenticatedPeer(left, "here", 1)
         right.sendall(frame(HELLO, hello_payload("token", LANE) + b"x"))
         stranger.read()
         with pytest.raises(CorruptData):

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from tests.support.range_port import StubPort, offer_of
-from twinlog.channel.lending import LendingClient, LendingCodec, TakeRange
+from twinlog.channel.lending import LendingClient, LendingCodec, RequestRange
 from twinlog.errors import CorruptData, Disconnected
 from twinlog.mirror.copy.ranges import RangeAnswer, RangeFailure, SourceRange
 
@@ -77,6 +77,6 @@ def test_a_wrong_ticket_gets_nothing(port: StubPort) -> None:
 @pytest.mark.parametrize("data", [b"", b"{}", b"\xc1", b"\x81\xa4type\xa4Work"])
 def test_other_bytes_are_no_messages(data: bytes) -> None:
     codec = LendingCodec()
-    assert codec.decode(codec.encode(TakeRange(3))) == TakeRange(3)
+    assert codec.decode(codec.encode(RequestRange(3))) == RequestRange(3)
     with pytest.raises(CorruptData):
         codec.decode(data)

@@ -97,7 +97,7 @@ def test_resets_of_strangers_end_nothing(tls: bool, sent: bytes) -> None:
                 sock.sendall(sent)
             reset(sock)
         assert_lanes_are_heard(server, events)
-        eventually(lambda: len(server._strangers) == 0)
+        eventually(lambda: len(server._unauthenticated) == 0)
 
 
 def test_resets_in_the_middle_of_a_handshake_end_nothing() -> None:
@@ -117,17 +117,18 @@ def test_resets_in_the_middle_of_a_handshake_end_nothing() -> None:
 def test_silent_connections_lock_no_lane_out(tls: bool) -> None:
     with listening(tls=tls) as (server, events), ExitStack() as stack:
         crowd = [
-            stack.enter_context(dial(server)) for _ in range(2 * channel_stranger.MAX_STRANGERS)
+            stack.enter_context(dial(server))
+            for _ in range(2 * channel_stranger.MAX_UNAUTHENTICATED)
         ]
         assert_lanes_are_heard(server, events)
         of_one = channel_stranger.MAX_OF_ONE_ADDRESS
-        eventually(lambda: len(server._strangers) <= of_one)
+        eventually(lambda: len(server._unauthenticated) <= of_one)
         crowd[0].settimeout(20)
         assert crowd[0].recv(1) == b""  # the oldest connection was closed to make room
 
 
 def test_one_address_gets_only_its_share_of_connections() -> None:
-    left = channel_stranger.Strangers()
+    left = channel_stranger.UnauthenticatedPeers()
     others = [stranger(f"10.0.0.{number}") for number in range(4)]
     for one in others:
         assert left.add(one) == []
@@ -140,16 +141,16 @@ def test_one_address_gets_only_its_share_of_connections() -> None:
         one.frames.close()
 
 
-def stranger(host: str) -> channel_stranger.Stranger:
+def stranger(host: str) -> channel_stranger.UnauthenticatedPeer:
     near, far = socket.socketpair()
     far.close()
-    return channel_stranger.Stranger(near, host, 1)
+    return channel_stranger.UnauthenticatedPeer(near, host, 1)
 
 
 def test_an_unauthenticated_connection_buffers_no_more_bytes_than_a_hello() -> None:
     left, right = socket.socketpair()
     with left, right:
-        one = channel_stranger.Stranger(left, "here", 1)
+        one = channel_stranger.UnauthenticatedPeer(left, "here", 1)
         right.sendall(bytes(100_000))
         one.read()
         assert one.frames.reader.waiting_bytes == HELLO_BYTES < 200
@@ -176,9 +177,9 @@ def test_data_sent_with_the_hello_is_read_after_authentication(tls: bool) -> Non
 def test_without_descriptors_it_waits_and_does_not_spin(monkeypatch: pytest.MonkeyPatch) -> None:
     with listening(tls=False) as (server, events), ExitStack() as stack:
         stack.enter_context(dial(server))  # an unknown client that is closed to make room
-        eventually(lambda: len(server._strangers) == 1)
+        eventually(lambda: len(server._unauthenticated) == 1)
         noted: list[str] = []
-        monkeypatch.setattr(server._refusals, "note", lambda why, _: noted.append(why))
+        monkeypatch.setattr(server._rejections, "note", lambda why, _: noted.append(why))
         waiting = [stack.enter_context(socket.socket()) for _ in range(30)]
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         free = os.dup(0)
@@ -205,9 +206,9 @@ def test_without_descriptors_it_waits_and_does_not_spin(monkeypatch: pytest.Monk
             """Return True if one more client is accepted. Another thread may have used the free
             descriptor already.
             """
-            if not len(server._strangers) and taken:
+            if not len(server._unauthenticated) and taken:
                 os.close(taken.pop())
-            return len(server._strangers) >= 1
+            return len(server._unauthenticated) >= 1
 
         try:
             eventually(crowd)

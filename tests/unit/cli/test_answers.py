@@ -35,7 +35,7 @@ from twinlog.client.offset_reset import Fit, GroupReset, ResetOffset
 from twinlog.client.producer_hold import RemovalResult
 from twinlog.client.repair import RepairLine
 from twinlog.client.skipping import SkipChange
-from twinlog.client.spark_checkpoint import MovedMark, MovedMarks, NotedBatch, Rewritten
+from twinlog.client.spark_checkpoint import MovedMark, MovedMarks, NewestBatch, Rewritten
 from twinlog.client.steering import Change
 from twinlog.client.topology import KnownCluster, KnownFlow, Topology
 from twinlog.cluster.groups.group_members import NOT_THERE, GroupSide, Member
@@ -170,7 +170,7 @@ def rebuilt(*outcomes: LineOutcome) -> dict[str, Any]:
 
 def checkpoint(marks: MovedMarks) -> dict[str, Any]:
     found = Rewritten(
-        noted=NotedBatch(batch=4, is_committed=not marks.problem),
+        noted=NewestBatch(batch=4, is_committed=not marks.problem),
         offsets=GROUP.offsets[:2],
         other_sources=1 if marks.problem else 0,
     )
@@ -243,7 +243,9 @@ def changes(kind: IntentKind, topic: str = "", **more: Any) -> dict[str, Any]:
 def quota(rate: int | None) -> dict[str, Any]:
     held = None if rate is None else SimpleNamespace(rates=(1, rate))
     return {
-        "twinlog.client.producer_hold.ProducerHold": of(read=held, free=RemovalResult.REMOVED),
+        "twinlog.client.producer_hold.ProducerHold": of(
+            read=held, remove_quota_and_row=RemovalResult.REMOVED
+        ),
         "twinlog.cluster.client.prompt_client": returns(contextlib.nullcontext()),
     }
 
@@ -287,9 +289,16 @@ def repairs(*, is_found: bool, is_stuck: bool = False) -> dict[str, Any]:
         topic="orders", partition=0, state="FAILED", code="EXTRA_RECORDS", message=""
     )
     can = RepairLine(
-        standing=standing, source=HERE, target=THERE, found=found, wanted=accepted, resumes_at=11
+        reported_problem=standing,
+        source=HERE,
+        target=THERE,
+        found=found,
+        wanted=accepted,
+        resumes_at=11,
     )
-    cannot = RepairLine(standing=standing, source=HERE, target=THERE, problem="copy it again")
+    cannot = RepairLine(
+        reported_problem=standing, source=HERE, target=THERE, problem="copy it again"
+    )
     lines = [*([can] if is_found else []), *([cannot] if is_stuck else [])]
     return {"twinlog.client.repair.TopicRepair": of(plan=lines, accept=None)}
 
@@ -423,9 +432,14 @@ def observed(*, is_well: bool) -> dict[str, Any]:
 def verified(*, is_equal: bool, flows: int = 1) -> dict[str, Any]:
     compared = Compared()
     if not is_equal:
-        compared.differs(DifferenceKind.MISSING, Range(3, 5), None, 2, "why")
+        compared.add_difference(DifferenceKind.MISSING, Range(3, 5), None, 2, "why")
     group = VerifiedGroup(
-        group="shop", source=HERE, target=THERE, committed=20, wanted=18, stands=18 + (not is_equal)
+        group="shop",
+        source=HERE,
+        target=THERE,
+        committed=20,
+        translated_offset=18,
+        target_committed=18 + (not is_equal),
     )
     part = VerifiedPartition(source=HERE, target=THERE, compared=compared)
     found = [
@@ -510,7 +524,7 @@ def exported(*, is_whole: bool) -> dict[str, Any]:
         aborted=1,
         deleted=0,
         before_log=None if is_whole else Span(0, 2),
-        behind_log=None,
+        after_log=None,
         uncommitted=None if is_whole else Span(7, 8),
         unread=None,
     )

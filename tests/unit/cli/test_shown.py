@@ -252,7 +252,7 @@ def test_output_of_the_jvm_is_harmless() -> None:
     program = (
         "import io; from types import SimpleNamespace; from twinlog.spark.gateway import Gateway; "
         r"out = io.BytesIO(b'evil\x1b]0;pwned\x07\n\tat java.lang.X\n\xff\r\n'); "
-        "gateway = Gateway.__new__(Gateway); gateway.words = ''; "
+        "gateway = Gateway.__new__(Gateway); gateway.last_warning = ''; "
         "gateway.process = SimpleNamespace(stderr=out); gateway._pass_on()"
     )
     done = subprocess.run(

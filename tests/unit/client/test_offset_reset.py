@@ -31,13 +31,13 @@ HERE, THERE = TopicPartition("orders", 0), TopicPartition("orders", 1)
 @pytest.mark.parametrize(
     ("goal", "before", "expected"),
     [
-        (Goal(kind=GoalKind.EARLIEST), 30, (10, Fit.AS_ASKED)),
-        (Goal(kind=GoalKind.LATEST), None, (50, Fit.AS_ASKED)),
-        (Goal(kind=GoalKind.OFFSET, value=30), None, (30, Fit.AS_ASKED)),
+        (Goal(kind=GoalKind.EARLIEST), 30, (10, Fit.AS_REQUESTED)),
+        (Goal(kind=GoalKind.LATEST), None, (50, Fit.AS_REQUESTED)),
+        (Goal(kind=GoalKind.OFFSET, value=30), None, (30, Fit.AS_REQUESTED)),
         (Goal(kind=GoalKind.OFFSET, value=3), 30, (10, Fit.AT_START)),
         (Goal(kind=GoalKind.OFFSET, value=51), 30, (50, Fit.AT_END)),
-        (Goal(kind=GoalKind.OFFSET, value=50), 30, (50, Fit.AS_ASKED)),
-        (Goal(kind=GoalKind.SHIFT, value=5), 30, (35, Fit.AS_ASKED)),
+        (Goal(kind=GoalKind.OFFSET, value=50), 30, (50, Fit.AS_REQUESTED)),
+        (Goal(kind=GoalKind.SHIFT, value=5), 30, (35, Fit.AS_REQUESTED)),
         (Goal(kind=GoalKind.SHIFT, value=-21), 30, (10, Fit.AT_START)),
         (Goal(kind=GoalKind.SHIFT, value=21), 30, (50, Fit.AT_END)),
         (Goal(kind=GoalKind.SHIFT, value=21), None, None),
@@ -52,13 +52,13 @@ def test_new_offset_is_within_the_log(
 
 def test_time_is_where_the_broker_found_it() -> None:
     goal = Goal(kind=GoalKind.TIMESTAMP, value=1)
-    assert fit_to_log(goal, 30, ResetBounds(start=10, end=50, at_time=17)) == (17, Fit.AS_ASKED)
+    assert fit_to_log(goal, 30, ResetBounds(start=10, end=50, at_time=17)) == (17, Fit.AS_REQUESTED)
 
 
 @pytest.mark.parametrize(
     ("log", "expected"),
     [
-        (LOG, (20, Fit.AS_ASKED)),
+        (LOG, (20, Fit.AS_REQUESTED)),
         # retention has deleted the earlier records
         (ResetBounds(start=30, end=50), (30, Fit.AT_START)),
         (ResetBounds(start=0, end=15), (15, Fit.AT_END)),

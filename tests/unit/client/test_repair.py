@@ -21,7 +21,7 @@ STOPPED = Unusual(topic="orders", partition=3, state="FAILED", code="DIVERGED", 
 def test_remote_topic_has_the_configured_alias_of_the_source(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    status = SimpleNamespace(is_of=lambda _: True, unusual=(STOPPED,))
+    status = SimpleNamespace(is_current=lambda _: True, unusual=(STOPPED,))
     monkeypatch.setattr(repair, "leader_status", lambda *_: status)
     for name in ("FlowSteering", "prompt_client", "map_reader", "state_rows", "producers_of"):
         monkeypatch.setattr(repair, name, MagicMock())

@@ -10,9 +10,9 @@ from tests.support.certificates import Issued, authority
 from tests.support.settings import settings_for
 from twinlog.cluster.certificates import (
     DAY_S,
-    CertificateEnd,
+    CertificateExpiry,
     CertificatePurpose,
-    Ending,
+    ExpiryUrgency,
     certificate_ends,
     urgent,
 )
@@ -83,9 +83,9 @@ def test_a_certificate_of_several_clients_is_reported_once() -> None:
 NOW = 1_800_000_000
 
 
-def an_end(in_days: float, last_in_days: float | None = None) -> CertificateEnd:
+def an_end(in_days: float, last_in_days: float | None = None) -> CertificateExpiry:
     last = in_days if last_in_days is None else last_in_days
-    return CertificateEnd(
+    return CertificateExpiry(
         cluster="A",
         held=CertificatePurpose.CLIENT if last_in_days is None else CertificatePurpose.TRUSTSTORE,
         file="me.pem",
@@ -98,19 +98,24 @@ def an_end(in_days: float, last_in_days: float | None = None) -> CertificateEnd:
 @pytest.mark.parametrize(
     ("end", "expected"),
     [
-        (an_end(15), Ending.FAR),
-        (an_end(14), Ending.FAR),
-        (an_end(13.9), Ending.SOON),
-        (an_end(0), Ending.SOON),
-        (an_end(-0.1), Ending.OVER),
-        (an_end(13, 300), Ending.SOON),
-        (an_end(-1, 300), Ending.SOON),  # while issuers are changed, the other certificate is valid
-        (an_end(-2, -1), Ending.OVER),
+        (an_end(15), ExpiryUrgency.FAR),
+        (an_end(14), ExpiryUrgency.FAR),
+        (an_end(13.9), ExpiryUrgency.SOON),
+        (an_end(0), ExpiryUrgency.SOON),
+        (an_end(-0.1), ExpiryUrgency.OVER),
+        (an_end(13, 300), ExpiryUrgency.SOON),
+        (
+            an_end(-1, 300),
+            ExpiryUrgency.SOON,
+        ),  # while issuers are changed, the other certificate is valid
+        (an_end(-2, -1), ExpiryUrgency.OVER),
     ],
 )
-def test_expiry_is_urgent_fourteen_days_before(end: CertificateEnd, expected: Ending) -> None:
-    assert end.ending(NOW) is expected
-    assert urgent([end], NOW) == (() if expected is Ending.FAR else ((expected, end),))
+def test_expiry_is_urgent_fourteen_days_before(
+    end: CertificateExpiry, expected: ExpiryUrgency
+) -> None:
+    assert end.urgency(NOW) is expected
+    assert urgent([end], NOW) == (() if expected is ExpiryUrgency.FAR else ((expected, end),))
 
 
 def test_the_line_names_file_subject_and_date() -> None:

@@ -104,7 +104,7 @@ def test_answers_before_nonsense_are_given_and_nothing_counts_as_answered_by_it(
 def test_requests_with_undecodable_responses_are_put_back_in_order(peer: Peer) -> None:
     peer.sock.sendall(peer.answer(1, b"") + peer.answer(2, b""))
     assert [context for context, _ in peer.received()] == ["a", "b"]
-    peer.hot.count_unanswered(["a", "b"])
+    peer.hot.mark_unanswered(["a", "b"])
     assert peer.hot.unanswered() == ["a", "b", "c"]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support.properties import Loader, refusal, warnings_of
-from twinlog.config.advice.audit import glob_like, hopeless
+from twinlog.config.advice.audit import intended_pattern, why_never_matches
 from twinlog.config.regex.patterns import compile_java
 from twinlog.config.values.warnings import WarningCode
 
@@ -17,7 +17,7 @@ NAMES = ("", "a", "b", "orders", "heartbeats", "a.heartbeats", "app1-t1")
     ["^(?!.*(heartbeats|)).*$", "(?!.*).*", "(?!a?)b", "(?!(a|b)*).+", r"(?!\d*)[a-z]+"],
 )
 def test_nothing_matches(pattern: str) -> None:
-    assert hopeless(pattern, names_topics=False)
+    assert why_never_matches(pattern, names_topics=False)
     assert [name for name in NAMES if compile_java(pattern).fullmatch(name)] == []
 
 
@@ -36,13 +36,13 @@ def test_nothing_matches(pattern: str) -> None:
     ],
 )
 def test_something_may_match(pattern: str) -> None:
-    assert hopeless(pattern, names_topics=False) is None
+    assert why_never_matches(pattern, names_topics=False) is None
 
 
 @pytest.mark.parametrize("entry", ["orders payments", "orders/eu", "orders;payments"])
 def test_no_topic_has_such_a_name_but_a_group_may(entry: str) -> None:
-    assert "matches no topic" in (hopeless(entry, names_topics=True) or "")
-    assert hopeless(entry, names_topics=False) is None
+    assert "matches no topic" in (why_never_matches(entry, names_topics=True) or "")
+    assert why_never_matches(entry, names_topics=False) is None
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_no_topic_has_such_a_name_but_a_group_may(entry: str) -> None:
     [("orders*", "orders.*"), ("app_1-*", "app_1-.*"), ("orders.*", None), ("a[b]*", None)],
 )
 def test_a_star_of_a_shell(entry: str, meant: str | None) -> None:
-    assert glob_like(entry) == meant
+    assert intended_pattern(entry) == meant
 
 
 def test_they_are_reported_with_their_line(read: Loader) -> None:

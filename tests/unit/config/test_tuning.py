@@ -79,7 +79,7 @@ def test_each_client_has_its_own_time_limit(read: Loader) -> None:
         )
     )
     assert timeouts(flow) == [5_000, 6_000, 1_000, 60_000]
-    assert flow_setup(flow).lanes_are_us, "another time limit does not make another user"
+    assert flow_setup(flow).lanes_share_user, "another time limit does not make another user"
 
 
 @pytest.mark.parametrize(

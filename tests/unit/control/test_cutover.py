@@ -52,7 +52,7 @@ def group(*partitions: GroupPartition, **more: Any) -> GroupPlan:
     [
         (10, None, GroupOutcome.BEHIND),
         (10, 9, GroupOutcome.BEHIND),
-        (10, 10, GroupOutcome.THERE),
+        (10, 10, GroupOutcome.ALREADY_SET),
         (10, 11, GroupOutcome.AHEAD),
         (None, None, GroupOutcome.NO_COUNTERPART),
         (None, 5, GroupOutcome.LEFT),
@@ -62,7 +62,9 @@ def test_a_group_only_moves_forwards(to: int, now: int, outcome: GroupOutcome) -
     one = group(position(to, now))
     assert one.partitions[0].outcome is outcome
     assert bool(one.to_set) is (outcome is GroupOutcome.BEHIND)
-    assert one.is_done is (outcome in (GroupOutcome.THERE, GroupOutcome.AHEAD, GroupOutcome.LEFT))
+    assert one.is_done is (
+        outcome in (GroupOutcome.ALREADY_SET, GroupOutcome.AHEAD, GroupOutcome.LEFT)
+    )
 
 
 def test_of_many_partitions_those_that_are_not_exact_are_shown_first() -> None:
@@ -127,7 +129,7 @@ def test_missing_records_are_counted_by_the_source_or_its_last_observer() -> Non
     assert failover(gone, NewestStatus(status=others)).missing(gone) == 0
     old = structs.replace(others, at_ms=now_ms - 24 * 3_600_000)
     assert failover(gone, NewestStatus(status=old)).missing(gone) is None, "its mirror is gone"
-    killed = NewestStatus(status=others, over="no mirror leads the flow")
+    killed = NewestStatus(status=others, why_ended="no mirror leads the flow")
     assert failover(gone, killed).missing(gone) is None, "no mirror is in the group"
     ahead = NewestStatus(status=structs.replace(others, at_ms=now_ms + 3_600_000), is_new=True)
     assert failover(gone, ahead).missing(gone) == 0, "its host's clock is an hour ahead"

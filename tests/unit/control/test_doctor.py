@@ -25,7 +25,7 @@ from twinlog.control.doctor.findings import (
     Observation,
     findings,
 )
-from twinlog.control.doctor.observing import heard, reported_rate
+from twinlog.control.doctor.observing import process_report, reported_rate
 from twinlog.control.watch.snapshot import PartitionSnapshot
 from twinlog.control.watch.status_file import StatusFile, running_mirrors, status_folder
 from twinlog.model import TopicPartition
@@ -214,8 +214,8 @@ def test_quota_of_the_brokers() -> None:
     assert only(seen(lagging(), target=target, rates=rates), "quota")
     # the flow runs on another host, so its rate is unknown
     assert only(seen(lagging(), target=target), "quota").likelihood is Likelihood.POSSIBLE
-    assert mine.may_bind("twinlog-A->B")
-    assert not mine.may_bind("twinlog-B->A")
+    assert mine.may_apply_to("twinlog-A->B")
+    assert not mine.may_apply_to("twinlog-B->A")
 
 
 def test_quota_that_is_felt_and_not_seen() -> None:
@@ -301,7 +301,7 @@ def test_one_partition_has_most_of_the_lag() -> None:
 
 def test_batches_that_do_not_pass_as_they_are() -> None:
     tuning = Tuning(recompression=Recompression(codec=Codec.ZSTD, every=True), join_bytes=16_384)
-    slow = seen(lagging(), tuning=tuning, decoded={"orders": "cleanup.policy = compact"})
+    slow = seen(lagging(), tuning=tuning, why_decoded={"orders": "cleanup.policy = compact"})
     assert [each.cause for each in findings(slow)] == ["recompressed", "joined", "decoded"]
     assert "every batch may be repacked with zstd" in findings(slow)[0].what
     assert "1 of 1 topic with a lag may have batches" in findings(slow)[2].what
@@ -309,7 +309,7 @@ def test_batches_that_do_not_pass_as_they_are() -> None:
 
 def test_share_of_batches_that_lanes_recoded() -> None:
     part = lagging(batches=200, recoded=150)
-    slow = seen(part, decoded={"orders": "cleanup.policy = compact leaves gaps"})
+    slow = seen(part, why_decoded={"orders": "cleanup.policy = compact leaves gaps"})
     found = only(slow, "recoded")
     assert found.what == (
         "75% of the batches of partitions that are behind were decoded or repacked (150 of "
@@ -366,13 +366,13 @@ def test_a_status_file_is_read_as_it_was_written(
     flow = snapshots.flow(lagging(), state="THROTTLED", reason="slow")
     file = StatusFile(tmp_path / "mm2.properties")
     file.write([flow])
-    found = heard(running_mirrors(tmp_path / "mm2.properties"), "A->B")
+    found = process_report(running_mirrors(tmp_path / "mm2.properties"), "A->B")
     assert found is not None
     assert found.snapshot == structs.replace(flow, rates={"orders": 0.0}).status, "it counts them"
-    assert heard(running_mirrors(), "B->A") is None
+    assert process_report(running_mirrors(), "B->A") is None
     standby = structs.replace(flow, state=FlowState.STANDBY)
     file.write([standby])
-    assert heard(running_mirrors(), "A->B") is None
+    assert process_report(running_mirrors(), "A->B") is None
 
 
 def test_a_status_file_of_an_older_release_is_read(
@@ -391,7 +391,7 @@ def test_a_status_file_of_an_older_release_is_read(
     flow |= {"generation": -1}
     flow["partitions"][0] |= {"loss_ms": -1, "lag": 5}
     path.write_text(json.dumps(value))
-    found = heard(running_mirrors(config), "A->B")
+    found = process_report(running_mirrors(config), "A->B")
     assert found is not None
     (part,) = found.snapshot.partitions
     assert (found.snapshot.generation, found.snapshot.rpo_ms) == (None, None)

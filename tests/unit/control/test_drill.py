@@ -14,7 +14,7 @@ from twinlog.config.config_file import read_raw
 from twinlog.config.load import load
 from twinlog.control.cutover.switchover import FenceKind
 from twinlog.control.drill import cleaning
-from twinlog.control.drill.cleaning import OF_A_DRILL, DrillNames, Part
+from twinlog.control.drill.cleaning import DRILL_NAME, DrillNames, Part
 from twinlog.control.drill.drill import DrillPlan, DrillResult, TopicShape, drill_text, page
 from twinlog.control.drill.rehearsal import Defect, Load, Measurements, findings, read_again
 from twinlog.model import Flow, TopicPartition
@@ -88,9 +88,9 @@ def test_only_its_own_names_are_removed() -> None:
         f"mm2-offset-syncs.{NAMES.alias(Part.SWITCHOVER, 'B')}.internal",
         f"twinlog-{NAMES.alias(Part.FAILOVER, 'A')}->{NAMES.alias(Part.FAILOVER, 'B')}",
     ]
-    assert all(map(OF_A_DRILL.search, ours))
+    assert all(map(DRILL_NAME.search, ours))
     theirs = ["twinlog-drill-", "twinlog-drill-results", "orders", "twinlog-drill-0123abcd-x"]
-    assert not any(map(OF_A_DRILL.search, theirs))
+    assert not any(map(DRILL_NAME.search, theirs))
 
 
 def test_a_page_shows_the_results() -> None:

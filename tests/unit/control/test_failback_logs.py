@@ -9,7 +9,7 @@ import pytest
 
 from twinlog.control.cutover.scope import CutoverScope
 from twinlog.control.failback import divergence, failback
-from twinlog.control.failback.copy_end import BothReads, CopyEnd
+from twinlog.control.failback.copy_end import CopyEnd, SearchReads
 from twinlog.control.failback.divergence import MARKER, Comparing, LogDivergence
 from twinlog.control.failback.failback import BEFORE_ALL, Reverse, reverse_start
 from twinlog.errors import FlowError
@@ -132,12 +132,12 @@ def test_rows_of_a_flow_that_was_ever_started_are_left(monkeypatch: pytest.Monke
         work._has_begun(cast("Any", ours), less)
     monkeypatch.setattr(work, "_maps", lambda: led)
     (one,) = work.without_reverse_records([partition(log=(0, 200), stable=200)])
-    assert (one.log, one.is_home, one.is_open) == ((0, 110), True, False)
+    assert (one.log, one.is_copied_back, one.is_open) == ((0, 110), True, False)
 
 
 def comparing(end: int = 106) -> Comparing:
     """Return a comparison of the five records. `end`: the end of A's log."""
-    sides = BothReads(*cast("Any", ("A", "B")))
+    sides = SearchReads(*cast("Any", ("A", "B")))
     return Comparing("A->B", sides, partition(log=(0, end)), copied(*RUNS))
 
 

@@ -334,7 +334,7 @@ def test_cpu_time_of_lanes_is_summed_over_leases(
     driver, (first, second) = running
     for lane in (first, second, first):
         load = LaneLoad(received_bytes=7, sent_bytes=5, waiting_records=3, free_bytes=2)
-        lane.say(Progress(partitions=(), degraded=None, cpu_ms=40, load=load))
+        lane.say(Progress(partitions=(), unreachable=None, cpu_ms=40, load=load))
     held = [lane.load for lease in driver.run.leases for lane in lease.lanes.values()]
     assert [(one.waiting_records, one.free_bytes) for one in held] == [(3, 2)] * 2
     first.goes()

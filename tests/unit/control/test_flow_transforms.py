@@ -30,9 +30,9 @@ from twinlog.mirror.map.offset_map import ChunkRow, Run, Term
 from twinlog.mirror.plan import PartitionPlan
 from twinlog.model import TopicPartition
 from twinlog.spark.application import (
-    ApplicationAnswers,
     ApplicationFailed,
     ApplicationReady,
+    FirstRangeAnswered,
     RangePorts,
     RecordSkipped,
     TransformsWork,
@@ -180,7 +180,7 @@ def test_the_pause_grows_until_a_range_is_answered(
     died = ApplicationFailed(message=ended, code="TRANSFORM_UNAVAILABLE")
     ends_after(pause_s=2)
     ends_after(pause_s=4)
-    ends_after(ApplicationAnswers(), pause_s=2)
+    ends_after(FirstRangeAnswered(), pause_s=2)
     applications.tend(after=MOST_PAUSE_S)
     applications.started[-1].say(ApplicationReady(), died, None)
     for _ in range(2):

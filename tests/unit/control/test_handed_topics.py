@@ -38,7 +38,7 @@ def test_a_topic_is_handed_when_every_partition_of_it_was_begun() -> None:
 
 
 def test_one_foreign_partition_excludes_its_whole_topic() -> None:
-    found = handed_topics([view(), view(number=1, not_ours="DIVERGED"), view("pay")])
+    found = handed_topics([view(), view(number=1, foreign_code="DIVERGED"), view("pay")])
     assert [one.source for one in found.ours] == ["pay"]
     assert dict(found.left_alone) == {"A.orders": "DIVERGED"}
     assert found.waiting == 0
@@ -104,7 +104,7 @@ def test_a_topic_that_waits_for_hours_is_checked_less_and_less_often(flow: Round
 
 
 def test_excluded_topics_are_reported(flow: Rounds) -> None:
-    flow.views = (view(not_ours="TAKEN_OVER"),)
+    flow.views = (view(foreign_code="TAKEN_OVER"),)
     assert flow.round() == ([], True)
     assert flow.logged == [
         "A->B: configs of A.orders are left as they are while it has stopped with TAKEN_OVER: this "

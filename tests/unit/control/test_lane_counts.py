@@ -178,7 +178,7 @@ def test_a_driver_that_yarn_has_started_starts_an_application(
     flow: FlowConfig, mode: str, starts: bool
 ) -> None:
     given = {"spark.submit.deployMode": mode}
-    spark = SparkOptions(master="yarn", given=given)
+    spark = SparkOptions(master="yarn", user_settings=given)
     engine = SparkEngine(MirrorOptions(spark=spark), [flow])
     assert engine._needed.is_set() is engine._is_warm is starts
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.driver import Driver, LaneStub, plan_of
 from twinlog.control.running.lane_use import BEHIND_S, LIGHT_FOR_S, PERIOD_S
-from twinlog.lane.messages import Away, LaneLoad, Progress, Take
+from twinlog.lane.messages import LaneLoad, Progress, Take, UnreachableCluster
 from twinlog.mirror.state.intents import FlowIntents, Intent, IntentKind
 from twinlog.model import TopicPartition
 
@@ -22,7 +22,7 @@ def held(lane: LaneStub) -> set[TopicPartition]:
 def reports(*lanes: LaneStub, cpu_ms: int = 20, received: int = 0) -> None:
     load = LaneLoad(received_bytes=received, sent_bytes=0, waiting_records=0, free_bytes=1)
     for lane in lanes:
-        lane.say(Progress(partitions=(), degraded=None, cpu_ms=cpu_ms, load=load))
+        lane.say(Progress(partitions=(), unreachable=None, cpu_ms=cpu_ms, load=load))
 
 
 def pass_with(driver: Driver, seconds: float, *lanes: LaneStub, **used: int) -> None:
@@ -195,8 +195,8 @@ def test_a_lane_that_reaches_both_clusters_takes_over_from_one_that_does_not(
     light: tuple[Driver, LaneStub, LaneStub],
 ) -> None:
     driver, used, idle = light
-    away = Away(code="UNREACHABLE", message="B: no broker responds")
-    used.say(Progress(partitions=(), degraded=away))
+    away = UnreachableCluster(code="UNREACHABLE", message="B: no broker responds")
+    used.say(Progress(partitions=(), unreachable=away))
     driver.pass_time(PERIOD_S)
     assert set(used.asked_back) == ALL
     give_back_all(used)

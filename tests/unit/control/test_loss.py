@@ -17,20 +17,20 @@ from twinlog.codes import FlowState
 from twinlog.config.flow.start import Starts, TopicStart
 from twinlog.control.flow.snapshots import flow_snapshot
 from twinlog.control.lanes.pacing import Pacer
-from twinlog.control.risk.idle import IdlePosition, IdleQuestions, IdleWatch
+from twinlog.control.risk.idle import IdlePosition, IdleQueries, IdleWatch
 from twinlog.control.risk.running_flow import RiskLimits
 from twinlog.control.risk.source_watch import (
     SHARE_OF_TIME,
     Offsets,
     OpenTransactions,
     SourceAnswers,
-    SourceQuestions,
+    SourceQueries,
     SourceWatch,
 )
 from twinlog.control.watch.snapshot import FlowSince, FlowSnapshot
 from twinlog.errors import Disconnected, TwinlogError, Unreachable
 from twinlog.flow_log import FlowLog
-from twinlog.lane.messages import Away, Throttle
+from twinlog.lane.messages import Throttle, UnreachableCluster
 from twinlog.mirror.map.offset_map import PartitionMap
 from twinlog.mirror.map.runs import Run
 from twinlog.mirror.plan import PartitionPlan, Refusal
@@ -60,7 +60,7 @@ RPO_S = 30
 
 
 @dataclass
-class Source(SourceQuestions):
+class Source(SourceQueries):
     """The log ends of a source, as the watch queries them. Each query takes some time."""
 
     driver: Driver
@@ -389,7 +389,9 @@ def throttled(flow: Flow) -> None:
 
 def degraded(flow: Flow) -> None:
     assert flow.lanes[0].lane is not None
-    flow.lanes[0].lane.degraded = Away(code="UNREACHABLE", message="cluster B: no broker answers")
+    flow.lanes[0].lane.unreachable = UnreachableCluster(
+        code="UNREACHABLE", message="cluster B: no broker answers"
+    )
 
 
 def limited(flow: Flow) -> None:
@@ -598,7 +600,7 @@ def test_a_copied_partition_is_at_the_position_of_the_map(targets: int) -> None:
 
 def begins(plan: PartitionPlan, maps: Maps, starts: Starts) -> int | None:
     """Return the source offset at which the partition would begin. No cluster is queried."""
-    asked = IdleQuestions(
+    asked = IdleQueries(
         read_map=lambda: maps,
         target=cast("Any", None),
         next_batches=cast("Any", None),

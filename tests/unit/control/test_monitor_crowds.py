@@ -77,12 +77,12 @@ def test_an_address_takes_places_from_itself_alone(now: list[float]) -> None:
     requests = OpenRequests(clock=lambda: now[0])
     other, others_peer = socket.socketpair()
     requests.add(other, "10.0.0.1")
-    made = list(pairs(open_requests.OF_AN_ADDRESS + 3))
+    made = list(pairs(open_requests.MOST_PER_ADDRESS + 3))
     for ours, _ in made:
         now[0] += 0.01
         requests.add(ours, "10.0.0.2")
     closed = [is_closed(peer) for _, peer in made]
-    assert closed == [True] * 3 + [False] * open_requests.OF_AN_ADDRESS
+    assert closed == [True] * 3 + [False] * open_requests.MOST_PER_ADDRESS
     assert not is_closed(others_peer)
     for one in (other, others_peer, *(end for pair in made for end in pair)):
         one.close()
@@ -98,8 +98,8 @@ def test_an_address_that_reads_no_answer_takes_places_from_itself_alone(now: lis
         requests.add(ours, "10.0.0.2")
         requests.on_request(ours)
     closed = [is_closed(peer) for _, peer in made]
-    assert closed.count(False) == open_requests.ASKED_OF_AN_ADDRESS
-    assert not any(closed[-open_requests.ASKED_OF_AN_ADDRESS :])
+    assert closed.count(False) == open_requests.MOST_IN_USE_PER_ADDRESS
+    assert not any(closed[-open_requests.MOST_IN_USE_PER_ADDRESS :])
     assert not is_closed(others_peer)
     for one in (other, others_peer, *(end for pair in made for end in pair)):
         one.close()
@@ -121,7 +121,7 @@ def test_a_client_with_a_sent_request_is_kept_before_one_without(now: list[float
 
 def test_an_answered_client_is_closed_before_a_new_unread_one(now: list[float]) -> None:
     requests = OpenRequests(clock=lambda: now[0])
-    made = list(pairs(open_requests.OF_AN_ADDRESS + 2))
+    made = list(pairs(open_requests.MOST_PER_ADDRESS + 2))
     for number, (ours, _) in enumerate(made):
         now[0] += 0.01
         requests.add(ours, "10.0.0.1")

@@ -9,7 +9,11 @@ from twinlog.model import TopicId, TopicPartition
 
 
 def view(
-    topic: str, *, is_broken: bool = False, is_unseen: bool = False, is_keyed: bool = False
+    topic: str,
+    *,
+    is_broken: bool = False,
+    is_position_unknown: bool = False,
+    is_keyed: bool = False,
 ) -> PartitionView:
     return PartitionView(
         source=TopicPartition(topic, 0),
@@ -18,7 +22,7 @@ def view(
         target_topic_id=TopicId(bytes(16)),
         reach=None,
         is_broken=is_broken,
-        is_unseen=is_unseen,
+        is_position_unknown=is_position_unknown,
         is_keyed=is_keyed,
     )
 
@@ -38,7 +42,7 @@ PROMOTION = Intent(
 def why(*topics: str, partitions: int = 1) -> str:
     views = [
         view("new"),
-        view("unseen", is_unseen=True),
+        view("unseen", is_position_unknown=True),
         view("bad", is_broken=True),
         view("keyed", is_keyed=True),
     ]

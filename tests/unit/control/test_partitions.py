@@ -22,7 +22,7 @@ from twinlog.control.lanes.partitions import (
     view_of,
 )
 from twinlog.control.lanes.wanted import mark_unwanted
-from twinlog.lane.messages import Away, HandOver, PartitionProgress
+from twinlog.lane.messages import HandOver, PartitionProgress, UnreachableCluster
 from twinlog.mirror.plan import PartitionPlan
 from twinlog.mirror.start_point import StartPoint
 from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
@@ -91,10 +91,10 @@ def test_an_unreachable_cluster_has_one_code_however_its_lane_noticed(
     The partition's code is UNREACHABLE in both cases.
     """
     partition = a_partition()
-    partition.note_away(Away(code=code, message="cluster B: refused"))
+    partition.note_unreachable(UnreachableCluster(code=code, message="cluster B: refused"))
     assert partition.failure is not None
     assert (partition.failure.code, partition.failure.message) == ("UNREACHABLE", shown)
-    partition.note_away(None)
+    partition.note_unreachable(None)
     assert partition.failure is None
 
 
@@ -154,20 +154,20 @@ def test_offsets_of_a_damaged_log_are_not_used(*, code: str, is_broken: bool) ->
 
 def test_a_partition_is_unseen_until_a_lane_has_found_its_place() -> None:
     partition = a_partition()
-    assert view_of(partition).is_unseen
+    assert view_of(partition).is_position_unknown
     partition.note_failure("NO_LEADER", "message", retriable=True)
-    assert view_of(partition).is_unseen, "nobody has looked at the log"
+    assert view_of(partition).is_position_unknown, "nobody has looked at the log"
     partition.on_progress(REPORT)
-    assert not view_of(partition).is_unseen
+    assert not view_of(partition).is_position_unknown
     taken_over = a_partition()
     taken_over.note_failure("TAKEN_OVER", "message", retriable=False)
-    assert not view_of(taken_over).is_unseen, "a lane has found our end"
+    assert not view_of(taken_over).is_position_unknown, "a lane has found our end"
 
 
 @pytest.mark.parametrize("at_source", [True, False])
 def test_where_a_lane_stopped_is_no_position_in_a_topic_created_since(*, at_source: bool) -> None:
     partition = a_partition()
-    plan = partition.taken = partition.plan
+    plan = partition.last_plan = partition.plan
     partition.handed = HandOver(start=POINT, chunk=0, runs=(), durable_ordinal=-1)
     new_id = TopicId("1" * 32)
     new = replace(plan, target_topic_id=new_id)
@@ -187,7 +187,7 @@ def test_a_recreated_topic_has_no_reported_position(*, is_planned: bool) -> None
     the new topic.
     """
     partition = a_partition()
-    partition.taken = partition.plan
+    partition.last_plan = partition.plan
     partition.on_progress(REPORT)
     assert view_of(partition).upstream == 40
     if is_planned:
@@ -210,7 +210,7 @@ def test_a_begun_partition_is_the_flows_while_a_lane_has_it() -> None:
 
     def begin() -> None:
         partition.lane, partition.placement = LaneKey(1, 0, 0), Placement.ASSIGNED
-        partition.taken = partition.plan
+        partition.last_plan = partition.plan
         partition.on_progress(REPORT)
         assert view_of(partition).is_begun
 
@@ -234,9 +234,9 @@ def test_a_begun_partition_is_the_flows_while_a_lane_has_it() -> None:
 
     begin()
     partition.note_failure("SOURCE_DIVERGED", "the source lost records", retriable=False)
-    assert view_of(partition).not_ours == "SOURCE_DIVERGED"
+    assert view_of(partition).foreign_code == "SOURCE_DIVERGED"
     partition.note_failure("MAP_UNREADABLE", "the map cannot be read now", retriable=True)
-    assert view_of(partition).not_ours == ""
+    assert view_of(partition).foreign_code == ""
     assert not view_of(partition).is_begun, "what was found is not forgotten for it"
 
     begin()
@@ -275,7 +275,7 @@ def test_end_that_the_leader_reports_counts_if_the_lane_reads_a_stale_replica() 
     clock = HandClock()
     partition = a_partition(clock)
     partition.on_progress(structs.replace(REPORT, source_end=REPORT.upstream, sees_end=True))
-    partition.asked_end = 70
+    partition.queried_end = 70
     assert partition.source_end == REPORT.upstream
     clock.now += REPORT_IS_FRESH_S
     assert partition.source_end == 70

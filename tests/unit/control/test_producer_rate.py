@@ -15,7 +15,7 @@ from twinlog.control.duties.producer_rate import (
     IN_VAIN_S,
     LEAST,
     MOST_LOWERINGS,
-    STANDS_AFTER_S,
+    STOPPED_AFTER_S,
     ProducerRate,
     WaitingCounts,
     curable_loss_ms,
@@ -32,26 +32,28 @@ class Copy:
     def __init__(self, waiting: int = 0) -> None:
         self.rate = ProducerRate(RPO_MS)
         self.at, self.bytes, self.waiting = 0.0, 0, waiting
-        self.see(0)
+        self.next_rate(0)
 
-    def see(
+    def next_rate(
         self, loss_ms: int | None, *, speed: int = SPEED, brokers: int = 1, more: int = 10
     ) -> int | None:
         self.at += 2.0
         self.bytes += 2 * speed
         self.waiting += more
-        return self.rate.see(self.at, loss_ms, self.bytes, brokers, WaitingCounts(1, self.waiting))
+        return self.rate.next_rate(
+            self.at, loss_ms, self.bytes, brokers, WaitingCounts(1, self.waiting)
+        )
 
     def held(self) -> int:
         for _ in range(3):
-            found = self.see(RPO_MS + 1000)
+            found = self.next_rate(RPO_MS + 1000)
         assert found is not None
         return found
 
 
 def test_nothing_is_held_back_while_the_rpo_is_kept() -> None:
     copy = Copy()
-    assert {copy.see(loss) for loss in range(0, RPO_MS, 1000)} == {None}
+    assert {copy.next_rate(loss) for loss in range(0, RPO_MS, 1000)} == {None}
 
 
 def test_producers_get_half_of_the_copys_rate() -> None:
@@ -60,20 +62,20 @@ def test_producers_get_half_of_the_copys_rate() -> None:
 
 def test_a_quota_holds_for_each_broker() -> None:
     copy = Copy()
-    assert [copy.see(RPO_MS + 1, brokers=4) for _ in range(3)][-1] == SPEED // 8
+    assert [copy.next_rate(RPO_MS + 1, brokers=4) for _ in range(3)][-1] == SPEED // 8
 
 
 def test_they_are_held_until_half_of_it_is_kept_again() -> None:
     copy = Copy()
     first = copy.held()
-    assert {copy.see(loss) for loss in range(RPO_MS, RPO_MS // 2, -1000)} == {first}
-    assert copy.see(RPO_MS // 2) is None
-    assert copy.see(RPO_MS - 1) is None, "and not again before it is exceeded again"
+    assert {copy.next_rate(loss) for loss in range(RPO_MS, RPO_MS // 2, -1000)} == {first}
+    assert copy.next_rate(RPO_MS // 2) is None
+    assert copy.next_rate(RPO_MS - 1) is None, "and not again before it is exceeded again"
 
 
 def test_they_get_less_where_the_loss_grows_on_and_never_nothing() -> None:
     copy = Copy()
-    rates = [copy.see(RPO_MS + 1 + more) for more in range(0, 600_000, 2_000)]
+    rates = [copy.next_rate(RPO_MS + 1 + more) for more in range(0, 600_000, 2_000)]
     found = [rate for rate in rates if rate is not None]
     assert found == sorted(found, reverse=True)
     assert 4 < len({*found}) < 300 * 2 / ADJUST_S + 2, "not at each look"
@@ -87,28 +89,28 @@ def test_an_ineffective_quota_is_removed() -> None:
     """
     copy = Copy()
     copy.held()
-    rates = [copy.see(RPO_MS + 1 + 2000 * at) for at in range(int(MOST_LOWERINGS * ADJUST_S))]
+    rates = [copy.next_rate(RPO_MS + 1 + 2000 * at) for at in range(int(MOST_LOWERINGS * ADJUST_S))]
     assert rates[-1] is None
     assert copy.rate.is_in_vain
-    again = [copy.see(9_000_000 + 2000 * at) for at in range(int(IN_VAIN_S / 2))]
+    again = [copy.next_rate(9_000_000 + 2000 * at) for at in range(int(IN_VAIN_S / 2))]
     assert again[0] is None
     assert again[-1] is not None, "the others may be gone by now"
 
 
 def test_a_copy_that_catches_up_throttles_no_producer() -> None:
     copy = Copy(waiting=100_000)  # the history of a topic: its records are a day old
-    found = [copy.see(86_400_000 + at, more=-100) for at in range(100)]
+    found = [copy.next_rate(86_400_000 + at, more=-100) for at in range(100)]
     assert {*found} == {None}
-    assert [copy.see(86_400_000, more=200) for _ in range(20)][-1] is not None
+    assert [copy.next_rate(86_400_000, more=200) for _ in range(20)][-1] is not None
 
 
 def test_they_get_no_less_where_less_and_less_waits() -> None:
     copy = Copy()
     first = copy.held()
     for _ in range(10):
-        copy.see(RPO_MS + 1000, more=-10)
+        copy.next_rate(RPO_MS + 1000, more=-10)
     held = copy.rate.rate
-    assert {copy.see(RPO_MS + at, more=-10) for at in range(100)} == {held}
+    assert {copy.next_rate(RPO_MS + at, more=-10) for at in range(100)} == {held}
     assert held is not None
     assert held > first // 2
 
@@ -124,38 +126,38 @@ def test_partitions_that_become_known_are_nothing_that_grows() -> None:
         WaitingCounts(1, 562),
     ]
     for more, one in enumerate(waiting, start=1):
-        assert copy.rate.see(at + 2 * more, 86_400_000, copied + more * SPEED, 1, one) is None
+        assert copy.rate.next_rate(at + 2 * more, 86_400_000, copied + more * SPEED, 1, one) is None
 
 
 def test_a_stopped_copy_throttles_no_producer() -> None:
     copy = Copy()
     copy.held()
-    standing = [copy.see(60_000, speed=0) for _ in range(int(STANDS_AFTER_S))]
+    standing = [copy.next_rate(60_000, speed=0) for _ in range(int(STOPPED_AFTER_S))]
     assert standing[0] is not None, "a moment is no outage"
     assert standing[-1] is None
-    assert copy.see(90_000) is not None, "it moves again"
+    assert copy.next_rate(90_000) is not None, "it moves again"
 
 
 def test_a_copy_that_never_moved_throttles_no_producer() -> None:
     rate = ProducerRate(RPO_MS)
-    assert {rate.see(2.0 * at, 10 * RPO_MS, 0, 1, WaitingCounts(1, at)) for at in range(100)} == {
-        None
-    }
+    assert {
+        rate.next_rate(2.0 * at, 10 * RPO_MS, 0, 1, WaitingCounts(1, at)) for at in range(100)
+    } == {None}
 
 
 def test_a_loss_that_is_not_known_changes_nothing() -> None:
     copy = Copy()
-    assert copy.see(None) is None
+    assert copy.next_rate(None) is None
     first = copy.held()
-    assert {copy.see(None) for _ in range(20)} == {first}
+    assert {copy.next_rate(None) for _ in range(20)} == {first}
 
 
 def test_bytes_of_partitions_that_left_are_no_speed() -> None:
     copy = Copy()
     copy.held()
     copy.bytes = 0
-    copy.see(0)
-    found = [copy.see(RPO_MS + 1) for _ in range(5)]
+    copy.next_rate(0)
+    found = [copy.next_rate(RPO_MS + 1) for _ in range(5)]
     assert found[-1] == SPEED // 2
 
 
@@ -186,7 +188,7 @@ def test_throttled_producers_get_a_minimum_and_only_beyond_the_rpo(
     rate, copied, exceeded = ProducerRate(RPO_MS), 0, False
     for at, (loss, more) in enumerate(losses):
         copied += more
-        found = rate.see(2.0 * at, loss, copied, 3, WaitingCounts(1, at))
+        found = rate.next_rate(2.0 * at, loss, copied, 3, WaitingCounts(1, at))
         exceeded = exceeded or (loss or 0) > RPO_MS
         exceeded = exceeded and (loss is None or loss > RPO_MS // 2)
         assert found is None or (exceeded and found >= LEAST)

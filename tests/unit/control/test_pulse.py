@@ -8,8 +8,8 @@ from typing import Any
 
 from tests.support.driver import Driver, plan_of
 from twinlog.control.risk.source_watch import (
-    HEARD_S,
-    LATELY_S,
+    AFTER_ANSWER_S,
+    NOTE_POSITIONS_AFTER_S,
     PULSE_EVERY_S,
     PULSE_WITHIN_S,
     SourceLiveness,
@@ -25,7 +25,7 @@ class Asked:
 
     driver: Driver = field(default_factory=lambda: Driver([plan_of(0), plan_of(1)], lanes=2))
     times: list[float] = field(default_factory=list)
-    heard_at: float = float("-inf")
+    answered_at: float = float("-inf")
     pulse: SourceLiveness = field(init=False)
 
     def __post_init__(self) -> None:
@@ -50,7 +50,7 @@ class Asked:
     def wait(self, seconds: float) -> None:
         for _ in range(int(seconds * 10)):
             self.driver.clock.now += 0.1
-            self.pulse.poll(self.background, self.heard_at)
+            self.pulse.poll(self.background, self.answered_at)
 
     @property
     def is_silent(self) -> bool:
@@ -73,13 +73,13 @@ def test_it_is_queried_every_second_and_by_one_query_at_a_time() -> None:
 def test_it_is_not_asked_while_it_answers_another_question_every_second() -> None:
     asked = Asked()
     for _ in range(30):
-        asked.heard_at = asked.driver.clock.now
+        asked.answered_at = asked.driver.clock.now
         asked.wait(PULSE_EVERY_S + 0.2)
     assert asked.times == []
-    asked.wait(HEARD_S)
+    asked.wait(AFTER_ANSWER_S)
     assert len(asked.times) == 1
     asked.fail(no_answer())
-    asked.heard_at = asked.driver.clock.now
+    asked.answered_at = asked.driver.clock.now
     asked.wait(PULSE_EVERY_S + 0.2)
     assert len(asked.times) == 2, "the end of a silence is noticed as early as its begin"
 
@@ -99,18 +99,18 @@ def test_silence_begins_with_a_question_without_an_answer_and_ends_with_an_answe
 
 def test_source_whose_records_come_is_slow_and_not_silent() -> None:
     asked = Asked()
-    asked.wait(LATELY_S + 1)
+    asked.wait(NOTE_POSITIONS_AFTER_S + 1)
     asked.copied(150)
-    asked.wait(SILENCE_S - LATELY_S)
+    asked.wait(SILENCE_S - NOTE_POSITIONS_AFTER_S)
     asked.fail(no_answer())
     assert not asked.is_silent
 
 
 def test_records_that_were_read_before_the_silence_are_no_sign_of_life() -> None:
     asked = Asked()
-    asked.wait(LATELY_S - 2)
+    asked.wait(NOTE_POSITIONS_AFTER_S - 2)
     asked.copied(150)
-    asked.wait(SILENCE_S - LATELY_S + 2)
+    asked.wait(SILENCE_S - NOTE_POSITIONS_AFTER_S + 2)
     asked.fail(no_answer())
     assert asked.is_silent
 

@@ -60,7 +60,7 @@ def rest(
     """A server that caches its responses for a minute if nothing changes."""
     monkeypatch.setattr(leaders, "GIVES_UP_S", 0.5)
     monkeypatch.setattr(leaders, "WAITED_S", 0.05)
-    monkeypatch.setattr(leaders, "ASKED_AGAIN_S", 60.0)
+    monkeypatch.setattr(leaders, "RETRY_INTERVAL_S", 60.0)
     monkeypatch.setattr(app, "KEPT_S", 60.0)
     tls, more = None, ""
     if request.param == "TLS":

@@ -40,7 +40,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rest]:
         patch.setattr(leaders, "WAITED_S", 0.05)
         patch.setattr(scope, "GIVES_UP_S", 0.1)
         patch.setattr(both_logs, "GIVES_UP_S", 0.1)
-        patch.setattr(scope, "SOURCE_ANSWERS_WITHIN_S", 0.1)
+        patch.setattr(scope, "SOURCE_TIMEOUT_S", 0.1)
         with rest_of(load(file, environment={}), file, monitor) as rest:
             yield rest
 

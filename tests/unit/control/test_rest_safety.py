@@ -362,7 +362,7 @@ def test_clients_that_stop_within_a_tls_handshake_are_counted(
 ) -> None:
     from twinlog.config.rest import RestConfig
 
-    monkeypatch.setattr(open_requests, "OF_AN_ADDRESS", 8)
+    monkeypatch.setattr(open_requests, "MOST_PER_ADDRESS", 8)
     made, certificate = shared_authority().issue("localhost"), tmp_path / "server.pem"
     certificate.write_text(made.pem + made.key_pem)
     monitor = Monitor()

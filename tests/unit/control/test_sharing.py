@@ -8,9 +8,9 @@ from typing import Any, cast
 
 from tests.support.driver import HandClock
 from twinlog.cluster.groups.membership import (
+    LeadershipShare,
     MemberRole,
     MembershipState,
-    Share,
     process_metadata,
     share_of,
     successor_of,
@@ -53,7 +53,7 @@ class Run:
 def standby(
     process: str = "other", leads: int = 0, *, is_ready: bool = True, config: str = "0011"
 ) -> bytes:
-    share = Share(process=process, leads=leads, is_ready=is_ready)
+    share = LeadershipShare(process=process, leads=leads, is_ready=is_ready)
     return with_share(process_metadata({"topics": config}), share)
 
 
@@ -172,12 +172,12 @@ def test_a_process_announces_how_many_flows_it_leads() -> None:
     membership = process.flows[-1].setup.membership
     assert membership is not None
     announced = share_of(membership.metadata)
-    assert announced == Share(process=process.sharing.process, leads=2, is_ready=True)
+    assert announced == LeadershipShare(process=process.sharing.process, leads=2, is_ready=True)
 
 
 def test_announcements_are_read_back() -> None:
     metadata = standby("p", 3)
-    assert share_of(metadata) == Share(process="p", leads=3, is_ready=True)
+    assert share_of(metadata) == LeadershipShare(process="p", leads=3, is_ready=True)
     assert successor_of(with_successor(metadata, "q")) == "q"
     for strange in (b"", b"somebody", b"[]", b'{"share":1}', process_metadata()):
         assert share_of(strange) is None

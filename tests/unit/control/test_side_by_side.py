@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from twinlog.control.failback import copy_end as module
-from twinlog.control.failback.copy_end import BothReads, search_in_parallel
+from twinlog.control.failback.copy_end import SearchReads, search_in_parallel
 from twinlog.errors import FlowError, TwinlogError, or_raise
 from twinlog.model import TopicPartition
 
@@ -33,7 +33,7 @@ def rounds(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
     return asked
 
 
-def search(tp: TopicPartition, reads: BothReads) -> list[str]:
+def search(tp: TopicPartition, reads: SearchReads) -> list[str]:
     """Run a search in which the partition with number n needs n further reads."""
     found = [or_raise(reads.source.read(tp, 0, 1)), or_raise(reads.target.read(tp, 0, 1))]
     found += [or_raise(reads.target.read(tp, 10 + n, 1)) for n in range(tp.partition)]

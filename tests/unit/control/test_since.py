@@ -12,9 +12,9 @@ from twinlog.control.flow.snapshots import flow_snapshot
 from twinlog.control.flow.trouble import Trouble
 from twinlog.control.watch.snapshot import FlowSince, FlowSnapshot
 from twinlog.errors import ClusterError, ConfigError, PartitionError, Unreachable
-from twinlog.lane.messages import Away, Progress, Throttle
+from twinlog.lane.messages import Progress, Throttle, UnreachableCluster
 from twinlog.model import TopicPartition
-from twinlog.shown import hiding
+from twinlog.shown import redacting
 from twinlog.survey.discovery import TopicProblem
 
 HERE = TopicPartition("orders", 0)
@@ -77,8 +77,8 @@ def test_partition_whose_source_answers_nothing_is_at_no_end(
     partition must not be shown as AT_END any more.
     """
     lane.progress(HERE, ordinal=3)
-    refused = Away(code="UNREACHABLE", message="A (a:9092): connection refused")
-    lane.say(Progress(partitions=(), degraded=refused))
+    refused = UnreachableCluster(code="UNREACHABLE", message="A (a:9092): connection refused")
+    lane.say(Progress(partitions=(), unreachable=refused))
     gone = Unreachable("A (a:9092): connection refused")
     trouble = Trouble(state=FlowState.DEGRADED, error=gone, since_ms=1, is_of_all=True)
     away = flow_snapshot(driver.run, "exact", trouble, (), Counter(), since)
@@ -94,9 +94,9 @@ def test_no_secret_that_a_lane_or_an_error_quotes_is_shown(
     """A lane's message or an error may quote a secret. The text of a snapshot is shown by status,
     REST, the page and the target's state topic, so secrets are removed from it.
     """
-    with hiding(lambda text: text.replace("only-we-know", "<hidden>")):
-        refused = Away(code="UNREACHABLE", message="A: echoes only-we-know")
-        lane.say(Progress(partitions=(), degraded=refused))
+    with redacting(lambda text: text.replace("only-we-know", "<hidden>")):
+        refused = UnreachableCluster(code="UNREACHABLE", message="A: echoes only-we-know")
+        lane.say(Progress(partitions=(), unreachable=refused))
         away = shown(driver, since)
         lane.troubled(HERE, "TARGET_REFUSED", said="B: echoes only-we-know")
         stopped = shown(driver, since)

@@ -342,7 +342,7 @@ def test_lag_of_a_paused_partition_grows_with_the_source(
     for lane in lanes:
         lane.gives_back(*lane.taken)
     for partition in driver.run.partitions.values():
-        partition.asked_end = 300
+        partition.queried_end = 300
     assert {part.lag for part in snapshot(driver).partitions} == {295}
 
 
@@ -549,7 +549,7 @@ def test_topic_without_a_leader_for_a_moment_holds_nothing_back(
         driver.clock.now += seconds
         steered.poll(asked)
         asked.otherwise(Disconnected("gone"))
-        assert bool(driver.run.holds_back) is holds
+        assert bool(driver.run.hold_reason) is holds
 
 
 def test_time_that_a_look_takes_counts(
@@ -559,7 +559,7 @@ def test_time_that_a_look_takes_counts(
     steered.poll(asked)
     driver.clock.now += 11
     asked.otherwise(Disconnected("gone"))
-    assert driver.run.holds_back
+    assert driver.run.hold_reason
 
 
 def test_once_ends_although_intents_are_unreadable() -> None:

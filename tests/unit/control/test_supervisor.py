@@ -26,7 +26,7 @@ from twinlog.control.flow.phases import Phase
 from twinlog.control.lanes.lanes import JOB_ENDS_WITHIN_S
 from twinlog.control.lanes.partitions import Placement
 from twinlog.control.leading.claims import FlowClaims
-from twinlog.control.leading.lead import APART_S, StandingBy
+from twinlog.control.leading.lead import STAY_OUT_S, StandingBy
 from twinlog.control.process.commands import CommandPort, Outcome, Reload, Stop
 from twinlog.control.process.reload import Reloader, ReloadResult
 from twinlog.control.process.supervisor import STOP_WITHIN_S, Supervisor
@@ -132,7 +132,7 @@ class Setup:
         self.handed_on_to: list[object] = []
         self.policy = self.source = self.target = cast("Any", None)
         self.claims = FlowClaims(config=config, claimant="", log_once=self.log_once)
-        self.questions = Away()
+        self.queries = Away()
 
     def prepare(self, *, once: bool) -> Prepared:
         self.tries += 1
@@ -340,7 +340,7 @@ def test_a_source_that_answers_nothing_degrades_the_flow_until_it_does(
     process.leads()
     process.until(lambda: state(process) is FlowState.DEGRADED)
     assert process.flow.snapshot().code == AWAY.code
-    setup.questions.is_back = True
+    setup.queries.is_back = True
     process.clock.now += 2
     process.until(lambda: state(process) is not FlowState.DEGRADED)
     assert process.is_in(Phase.RUNNING)
@@ -499,8 +499,8 @@ def test_a_handed_over_flow_is_on_standby_and_stays_out_for_a_while(config: Flow
     process.comes_to(Phase.WAITING)
     assert prepared.ended == [("closed", True, None)]
     assert state(process) is FlowState.STANDBY
-    assert process.flow.tries.due_at - process.clock.now == APART_S
-    process.clock.now += APART_S
+    assert process.flow.tries.due_at - process.clock.now == STAY_OUT_S
+    process.clock.now += STAY_OUT_S
     process.comes_to(Phase.RUNNING)
 
 
@@ -546,7 +546,7 @@ def test_a_flow_without_an_executor_waits_for_spark_and_continues(
     config: FlowConfig, caplog: pytest.LogCaptureFixture
 ) -> None:
     setup = Setup(config)
-    setup.questions.is_back = True
+    setup.queries.is_back = True
     process = Process(setup)
     needed: list[bool] = []
     process.supervisor._on_led = lambda: needed.append(True)

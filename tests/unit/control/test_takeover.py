@@ -25,8 +25,8 @@ PLAN = PartitionPlan(
     source_topic_id=TopicId(secrets.token_hex(16)),
     target_topic_id=TopicId(secrets.token_hex(16)),
     limit_bytes=1_000_000,
-    stamps_own_time=False,
-    is_picky=False,
+    has_log_append_time=False,
+    may_reject_records=False,
 )
 
 

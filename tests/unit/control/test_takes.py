@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.folded_rows import fold
 from twinlog.control.lanes.partitions import Partition, Placement
-from twinlog.control.lanes.takes import former_targets, may_begin, put_off, take_of
+from twinlog.control.lanes.takes import former_copy_targets, may_begin, put_off, take_of
 from twinlog.mirror.map.offset_map import (
     END_OF_MAP,
     ChunkRow,
@@ -52,7 +52,7 @@ def test_a_refused_partition_does_not_start_and_shows_the_reason() -> None:
     passing.plan = replace(passing.plan, refusal=replace(REFUSAL, is_retriable=True))
     assert may_begin([free, refused, passing], {}, "A->B") == [free]
     assert [one.placement for one in (refused, passing)] == [Placement.FAILED, Placement.PENDING]
-    assert [one.plan.may_pass for one in (free, refused, passing)] == [False, False, True]
+    assert [one.plan.may_begin_later for one in (free, refused, passing)] == [False, False, True]
     assert refused.failure is not None
     assert (refused.failure.code, refused.failure.message) == ("MM2_PLACE_UNKNOWN", "said")
 
@@ -129,16 +129,18 @@ def test_all_partitions_of_a_topic_that_was_recreated_know_its_former_copy() -> 
     former = [PartitionKey(old, plan.target_topic_id, n) for n in (0, 2)]
     by_key = PartitionKey(old, plan.target_topic_id, 0, branch=4, branches=5)
     second = replace(plan, source=TopicPartition("orders", 1), target=TopicPartition("A.orders", 1))
-    assert former_targets(plan, maps(*former)) == (0, 2)
-    assert former_targets(second, maps(*former)) == (0, 2), "the former topic did not have it"
-    assert former_targets(second, maps(*former, by_key)) == (0, 2, 4)
+    assert former_copy_targets(plan, maps(*former)) == (0, 2)
+    assert former_copy_targets(second, maps(*former)) == (0, 2), "the former topic did not have it"
+    assert former_copy_targets(second, maps(*former, by_key)) == (0, 2, 4)
     elsewhere = PartitionKey(old, TopicId(secrets.token_hex(16)), 0)
-    assert former_targets(plan, maps(elsewhere)) == (), "the target was created again too"
+    assert former_copy_targets(plan, maps(elsewhere)) == (), "the target was created again too"
 
     begun = PartitionKey(plan.source_topic_id, plan.target_topic_id, 3)
-    assert former_targets(plan, maps(*former, begun)) == (0,), "its own log alone can tell more"
-    assert former_targets(second, maps(*former, begun)) == ()
-    assert former_targets(replace(plan, targets=5), maps(*former, begun)) == ()
+    assert former_copy_targets(plan, maps(*former, begun)) == (0,), (
+        "its own log alone can tell more"
+    )
+    assert former_copy_targets(second, maps(*former, begun)) == ()
+    assert former_copy_targets(replace(plan, targets=5), maps(*former, begun)) == ()
 
 
 def test_a_groups_offset_is_ignored_if_the_topics_name_was_copied_before() -> None:

@@ -17,10 +17,10 @@ from tests.support.properties import loader
 from twinlog.cluster.groups.coordinators import Coordinators
 from twinlog.cluster.groups.group_offsets import Committed, GroupOffsets
 from twinlog.control.duties.rounds import LedFlow, PartitionView
-from twinlog.control.groups.checkpoint_rows import IDS, CheckpointRow, CopyIds, Newest
-from twinlog.control.groups.counterparts import Counterpart, TargetOffsets, Views
+from twinlog.control.groups.checkpoint_rows import TOPIC_IDS_HEADER, CheckpointRow, CopyIds, Newest
+from twinlog.control.groups.counterparts import Counterpart, CounterpartFinder, Views
 from twinlog.control.groups.group_sync import GroupSync, GroupSyncer
-from twinlog.control.groups.translation_cache import TranslationCache, given_on_source
+from twinlog.control.groups.translation_cache import TranslationCache, was_set_on_source
 from twinlog.errors import Unreachable
 from twinlog.mirror.map.offset_map import NO_TERM, ChunkRow, PartitionMap, Run
 from twinlog.mirror.map.synced_offsets import SyncedOffsets
@@ -100,7 +100,7 @@ def translations(
     counterparts: KnownCounterparts, given: SyncedOffsets | None = None, *, has_sync: bool = True
 ) -> TranslationCache:
     synced = partial((given or SyncedOffsets()).has_offset, "source")
-    return TranslationCache(cast("TargetOffsets", counterparts), synced, has_sync=has_sync)
+    return TranslationCache(cast("CounterpartFinder", counterparts), synced, has_sync=has_sync)
 
 
 def offsets(found: TranslationCache) -> dict[tuple[str, TopicPartition], int]:
@@ -140,9 +140,9 @@ def test_only_where_groups_are_set_checkpoints_have_more_than_mirrormaker_s_byte
         return [name for name, _ in row.record(now_ms=0).headers]
 
     assert headers(has_sync=False, is_reverse=False) == []
-    assert headers(has_sync=True, is_reverse=False) == [IDS]
+    assert headers(has_sync=True, is_reverse=False) == [TOPIC_IDS_HEADER]
     # otherwise, a sync that is enabled later would assume that the offsets are set already
-    assert headers(has_sync=False, is_reverse=True) == [IDS]
+    assert headers(has_sync=False, is_reverse=True) == [TOPIC_IDS_HEADER]
 
 
 def test_a_sync_that_is_turned_on_later_announces_ids_and_nothing_is_written_twice() -> None:
@@ -431,5 +431,5 @@ def test_a_sync_is_known_to_the_flow_back_whatever_topic_names_call_the_clusters
     )
     monkeypatch.setattr(syncer, "_within_logs", lambda syncs, _: syncs)
     syncer._commit({"a": GroupSync(to_set=(one,))}, {FIRST.topic: COPY})
-    given = given_on_source(cast("LedFlow", SimpleNamespace(config=back, synced=known)))
+    given = was_set_on_source(cast("LedFlow", SimpleNamespace(config=back, synced=known)))
     assert given("a", FIRST, 5, COPY)

@@ -20,10 +20,10 @@ from twinlog.control.risk.running_flow import RunningFlow
 from twinlog.control.risk.source_watch import SourceLiveness
 from twinlog.errors import Disconnected, FlowError, TwinlogError, Unreachable
 from twinlog.flow_log import FlowLog
-from twinlog.lane.messages import Away, Ready
+from twinlog.lane.messages import Ready, UnreachableCluster
 
 AWAY = "cluster B cannot be reached at 10.0.0.7:9092: connection refused"
-UNREACHED = Away(code="UNREACHABLE", message=AWAY)
+UNREACHED = UnreachableCluster(code="UNREACHABLE", message=AWAY)
 
 
 class WatchedFlow:
@@ -74,7 +74,7 @@ def flow(caplog: pytest.LogCaptureFixture) -> Iterator[WatchedFlow]:
 def test_outage_keeps_its_beginning_through_lead_run_and_set_ups(flow: WatchedFlow) -> None:
     lane = flow.lane()
     flow.clock.now += 5
-    lane.note_away(UNREACHED, flow.clock.monotonic())
+    lane.note_unreachable(UNREACHED, flow.clock.monotonic())
     began_ms = flow.clock.wall_ms() + 1000
     flow.sees(lane)
     seen = [flow.trouble.now]
@@ -98,7 +98,7 @@ def test_outage_keeps_its_beginning_through_lead_run_and_set_ups(flow: WatchedFl
 
 def test_lanes_that_are_gone_are_no_all_clear(flow: WatchedFlow) -> None:
     lane = flow.lane()
-    lane.note_away(UNREACHED, flow.clock.monotonic())
+    lane.note_unreachable(UNREACHED, flow.clock.monotonic())
     flow.sees(lane)
     flow.sees()
     assert (flow.state, flow.all_clear) == ("DEGRADED", [])
@@ -106,7 +106,7 @@ def test_lanes_that_are_gone_are_no_all_clear(flow: WatchedFlow) -> None:
 
 def test_lane_that_has_not_noticed_is_no_all_clear(flow: WatchedFlow) -> None:
     first, second = flow.lane(0), flow.lane(1)
-    first.note_away(UNREACHED, flow.clock.monotonic())
+    first.note_unreachable(UNREACHED, flow.clock.monotonic())
     flow.sees(first, second)
     flow.sees(second)  # the process of the first lane has died
     assert (flow.state, flow.all_clear) == ("DEGRADED", [])
@@ -118,10 +118,10 @@ def test_lane_that_has_not_noticed_is_no_all_clear(flow: WatchedFlow) -> None:
 
 def test_lane_that_reaches_both_again_ends_it(flow: WatchedFlow) -> None:
     lane = flow.lane()
-    lane.note_away(UNREACHED, flow.clock.monotonic())
+    lane.note_unreachable(UNREACHED, flow.clock.monotonic())
     flow.sees(lane)
     flow.sees(lane, after=10)
-    lane.note_away(None, flow.clock.monotonic() + 0.5)
+    lane.note_unreachable(None, flow.clock.monotonic() + 0.5)
     flow.sees(lane)
     assert flow.all_clear == [
         (logging.INFO, "A->B: both clusters can be reached again, after 11 s")
@@ -161,9 +161,9 @@ def test_outage_that_lanes_notice_after_the_silence_is_the_same_one(
     lane = flow.lane()
     flow.sees(lane)
     began_ms = flow.clock.wall_ms()
-    lane.note_away(UNREACHED, flow.clock.monotonic())
+    lane.note_unreachable(UNREACHED, flow.clock.monotonic())
     flow.sees(lane, after=20)
-    lane.note_away(None, flow.clock.monotonic() + 0.5)
+    lane.note_unreachable(None, flow.clock.monotonic() + 0.5)
     flow.sees(lane)
     assert flow.trouble.now is not None
     assert (flow.trouble.now.since_ms, flow.all_clear) == (began_ms, []), "the source is silent yet"
@@ -176,7 +176,7 @@ def test_a_response_of_the_source_ends_no_problem_while_the_target_is_unreachabl
     flow: WatchedFlow, silent: SourceLiveness
 ) -> None:
     lane = flow.lane()
-    lane.note_away(UNREACHED, flow.clock.monotonic())
+    lane.note_unreachable(UNREACHED, flow.clock.monotonic())
     flow.sees(lane)
     silent.silence = None
     flow.sees(lane)

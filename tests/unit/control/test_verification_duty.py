@@ -292,7 +292,12 @@ def test_deleted_source_records_are_passed_immediately(full: Copy) -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [{"is_broken": True}, {"is_keyed": True}, {"is_begun": False}, {"not_ours": "EXTRA_RECORDS"}],
+    [
+        {"is_broken": True},
+        {"is_keyed": True},
+        {"is_begun": False},
+        {"foreign_code": "EXTRA_RECORDS"},
+    ],
     ids=lambda change: next(iter(change)),
 )
 def test_partitions_that_are_no_copy_of_this_flow_are_ignored(

@@ -15,7 +15,7 @@ from twinlog.cli.commands.verify import explained_gaps, problems
 from twinlog.control.verify import result, verification
 from twinlog.control.verify.result import (
     GroupStanding,
-    Records,
+    ResultWriter,
     VerifiedFlow,
     VerifiedGroup,
     VerifiedPartition,
@@ -33,7 +33,12 @@ from twinlog.model import TopicPartition
 HERE = TopicPartition("orders", 0)
 THERE = TopicPartition("A.orders", 0)
 GROUP = VerifiedGroup(
-    group="billing", source=HERE, target=THERE, committed=20, wanted=18, stands=18
+    group="billing",
+    source=HERE,
+    target=THERE,
+    committed=20,
+    translated_offset=18,
+    target_committed=18,
 )
 
 
@@ -45,7 +50,7 @@ def partition(compared: Compared | None = None, why_not: str = "") -> VerifiedPa
 
 def with_one(kind: DifferenceKind = DifferenceKind.MISSING) -> Compared:
     out = Compared()
-    out.differs(kind, Range(3, 5), None, 2, "why")
+    out.add_difference(kind, Range(3, 5), None, 2, "why")
     return out
 
 
@@ -88,7 +93,7 @@ def test_a_difference_takes_precedence_over_an_uncompared_rest() -> None:
 def test_only_a_group_that_would_skip_records_is_wrong(
     stands: int | None, standing: GroupStanding, is_wrong: bool
 ) -> None:
-    group = replace(GROUP, stands=stands)
+    group = replace(GROUP, target_committed=stands)
     assert (group.standing, group.is_wrong) == (standing, is_wrong)
     flow = VerifiedFlow(flow="A->B", partitions=[partition()], groups=[group])
     assert (flow.answer is VerifyAnswer.DIFFERENT) is is_wrong
@@ -97,11 +102,11 @@ def test_only_a_group_that_would_skip_records_is_wrong(
 
 def test_lines_name_ranges_of_both_sides() -> None:
     compared = with_one()
-    compared.same(1)
-    compared.differs(DifferenceKind.DIFFERENT, Range(7, 8), Range(6, 7), 1)
+    compared.add_equal(1)
+    compared.add_difference(DifferenceKind.DIFFERENT, Range(7, 8), Range(6, 7), 1)
     compared.gaps[GapCause.MARKERS] += 1200
     flow = VerifiedFlow(
-        flow="A->B", partitions=[partition(compared)], groups=[replace(GROUP, stands=19)]
+        flow="A->B", partitions=[partition(compared)], groups=[replace(GROUP, target_committed=19)]
     )
     assert list(problems(flow)) == [
         "missing: orders-0 [3, 5), 2 records: why",
@@ -123,10 +128,10 @@ def test_pending_records_are_reported_while_a_mirror_runs() -> None:
 def test_ranges_continue_until_something_is_equal() -> None:
     found = Compared()
     for offset in range(5):
-        found.differs(DifferenceKind.EXTRA, None, Range(offset, offset + 1), 1)
-    found.same(1)
-    found.differs(DifferenceKind.EXTRA, None, Range(6, 7), 1)
-    found.differs(DifferenceKind.MISSING, Range(6, 7), None, 1)
+        found.add_difference(DifferenceKind.EXTRA, None, Range(offset, offset + 1), 1)
+    found.add_equal(1)
+    found.add_difference(DifferenceKind.EXTRA, None, Range(6, 7), 1)
+    found.add_difference(DifferenceKind.MISSING, Range(6, 7), None, 1)
     assert [(one.kind, one.target, one.records) for one in found.differences] == [
         (DifferenceKind.EXTRA, Range(0, 5), 5),
         (DifferenceKind.EXTRA, Range(6, 7), 1),
@@ -137,9 +142,9 @@ def test_ranges_continue_until_something_is_equal() -> None:
 def test_ranges_of_a_log_that_is_wrong_everywhere_are_counted() -> None:
     found = Compared()
     for offset in range(MOST_KEPT + 3):
-        found.differs(DifferenceKind.EXTRA, None, Range(offset, offset + 1), 1)
-        found.same(1)
-    assert (len(found.differences), found.unkept) == (MOST_KEPT, 3)
+        found.add_difference(DifferenceKind.EXTRA, None, Range(offset, offset + 1), 1)
+        found.add_equal(1)
+    assert (len(found.differences), found.unlisted_count) == (MOST_KEPT, 3)
 
 
 def test_digest_is_of_all_but_itself() -> None:
@@ -169,7 +174,7 @@ ASKED = VerifyRequest(began_ms=5, topics="orders.*", since=None, until=None, dee
 
 
 def test_the_recorded_counts_equal_the_report() -> None:
-    ahead = replace(GROUP, stands=19)
+    ahead = replace(GROUP, target_committed=19)
     parts = [partition(with_one()), partition(None, "UNREACHABLE")]
     found = VerifiedFlow(flow="A->B", partitions=parts, groups=[GROUP, ahead])
     run = run_of(found, ASKED)
@@ -189,11 +194,13 @@ def test_a_user_who_may_not_record_gets_a_line_and_no_error(
     monkeypatch.setattr(result, "prompt_client", refuse)
     config = cast("Any", SimpleNamespace(flow="A->B"))
     found = VerifiedFlow(flow="A->B", partitions=[partition()])
-    (line,) = Records([config], ASKED, is_off=False).add(found)
+    (line,) = ResultWriter([config], ASKED, is_off=False).add(found)
     assert line.startswith("A->B: the result is not recorded: grant DESCRIBE")
-    assert Records([config], ASKED, is_off=True).add(found) == []
+    assert ResultWriter([config], ASKED, is_off=True).add(found) == []
     nothing = VerifiedFlow(flow="A->B")
-    assert Records([config], ASKED, is_off=False).add(nothing) == [], "it has none of the topics"
+    assert ResultWriter([config], ASKED, is_off=False).add(nothing) == [], (
+        "it has none of the topics"
+    )
 
 
 def test_a_user_without_a_name_is_a_number(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,14 @@ from tests.support.memory_log import MemoryLog
 from twinlog.channel.codec import MessageCodec
 from twinlog.channel.server import LaneConnected, LaneMessage
 from twinlog.control.verify import workers
-from twinlog.control.verify.workers import ClusterPair, OnStep, Tasks, Threads, WalkProgress, extent
+from twinlog.control.verify.workers import (
+    ClusterPair,
+    OnStep,
+    SparkWorkers,
+    ThreadWorkers,
+    WalkProgress,
+    extent,
+)
 from twinlog.errors import TwinlogError
 from twinlog.mirror.map.offset_map import Mark, Run
 from twinlog.mirror.verify.difference import Compared, DifferenceKind, Range
@@ -67,8 +74,8 @@ def wanted(here: MemoryLog, there: MemoryLog, runs: tuple[Run, ...], *, deep: bo
         target=THERE,
         here=PartitionBounds(start=0, end=here.end),
         there=PartitionBounds(start=0, end=there.end),
-        here_later=here.end,
-        written=MappedCopy.of(
+        later_source_end=here.end,
+        mapped_copy=MappedCopy.of(
             known, copied_below(known, there.end, Witness.LOG_END).reach, there.end
         ),
         producers=frozenset((5,)),
@@ -85,7 +92,7 @@ class Engine:
     executors.
     """
 
-    def __init__(self, tasks: Tasks, here: MemoryLog, there: MemoryLog) -> None:
+    def __init__(self, tasks: SparkWorkers, here: MemoryLog, there: MemoryLog) -> None:
         self.tasks, self.here, self.there = tasks, here, there
         self.jobs: list[int] = []
         self.attempts = 1
@@ -126,7 +133,7 @@ def by_tasks(
     attempts: int = 1,
     on_step: OnStep = lambda _: None,
 ) -> Compared:
-    tasks = Tasks()
+    tasks = SparkWorkers()
     tasks.starter = engine = Engine(tasks, here, there)
     engine.attempts = attempts
     settings = cast("Any", _settings())
@@ -199,7 +206,7 @@ def test_threads_say_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = cast("Any", _settings())
     # the second partition ends before the end that the broker reported
     short = replace(one, there=PartitionBounds(start=0, end=COUNT + 5))
-    Threads().verify(ClusterPair(source=settings, target=settings), [one, short], bar.step)
+    ThreadWorkers().verify(ClusterPair(source=settings, target=settings), [one, short], bar.step)
     assert len(bar.seen) > 4
     assert bar.last() == (39 + 45, 39 + 45)
 
@@ -215,8 +222,8 @@ def test_threads_say_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"since": 35, "until": 30}, 0),
         ({"here": PartitionBounds(start=25, end=61)}, 34),
         ({"there": PartitionBounds(start=20, end=50)}, 30),
-        ({"written": MappedCopy()}, 0),
-        ({"written": MappedCopy(runs=(Run(0, 10, 0), Run(15, 26, 16)))}, 50),
+        ({"mapped_copy": MappedCopy()}, 0),
+        ({"mapped_copy": MappedCopy(runs=(Run(0, 10, 0), Run(15, 26, 16)))}, 50),
     ],
 )
 def test_extent_of_a_walk(change: dict[str, Any], offsets: int) -> None:

@@ -169,7 +169,7 @@ def test_each_answer_counts_where_nothing_tells_which_is_older(
 
 def test_occasional_queries_do_not_always_go_to_the_same_broker(rig: Rig) -> None:
     rig.hears(1, 4)
-    rig.side.ask_another((TP.topic,))
+    rig.side.query_another_broker((TP.topic,))
     assert rig.hears(2, 5) == Leader(2, 5)
     assert rig.client.closed == 1
     rig.hears(2, 5)

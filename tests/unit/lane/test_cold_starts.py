@@ -410,7 +410,7 @@ def test_dead_letters_of_all_partitions_of_a_search_are_read_once(
         there = KnownDeadLetters(THERE_ID, 4, (7,))
         return dict.fromkeys(positions, there)
 
-    monkeypatch.setattr(cold_starts, "find_dead_letters", find)
+    monkeypatch.setattr(cold_starts, "read_dead_letters", find)
     lane = Lane(3 * AT_ONCE, dead_letters="letters")
     every = [replace(take(n), transform="ab" if n % 2 else "") for n in range(3 * AT_ONCE)]
     lane.begin(every)

@@ -18,7 +18,7 @@ from twinlog.cluster.logs.offsets import EpochEnd
 from twinlog.cluster.net.retry import Deadline, Patience
 from twinlog.errors import Fate, TwinlogError
 from twinlog.lane import cold_starts
-from twinlog.lane.cold_starts import find_dead_letters, quarantining, with_dead_letters
+from twinlog.lane.cold_starts import quarantining, read_dead_letters, with_dead_letters
 from twinlog.lane.lane_partition import StartResult
 from twinlog.mirror.copy.dead_letters import LetterOrigin, dead_letter, origin_of_copy
 from twinlog.mirror.copy.ranges import RangeFailure
@@ -86,7 +86,7 @@ def test_letters_at_or_after_the_position_of_each_copy_are_found(log: Log) -> No
     log.add(B, 1, 9)
     log.add(A._replace(flow="C->B"), 8)
     log.records.append(Record(0, 1, None, b"of another client"))
-    found = find_dead_letters(log.client, HOME, {A: 5, B: 10})
+    found = read_dead_letters(log.client, HOME, {A: 5, B: 10})
     assert found == {
         A: KnownDeadLetters(LETTERS_ID, 6, (5, 7)),
         B: KnownDeadLetters(LETTERS_ID, 6, ()),
@@ -94,16 +94,16 @@ def test_letters_at_or_after_the_position_of_each_copy_are_found(log: Log) -> No
 
 
 def test_empty_topic_has_none(log: Log) -> None:
-    assert find_dead_letters(log.client, HOME, {A: 0}) == {A: KnownDeadLetters(LETTERS_ID, 6, ())}
+    assert read_dead_letters(log.client, HOME, {A: 0}) == {A: KnownDeadLetters(LETTERS_ID, 6, ())}
 
 
 def test_letters_that_not_all_replicas_have_are_waited_for(log: Log) -> None:
     log.add(A, 3)
     log.visible = [0, 0, 1]
-    assert find_dead_letters(log.client, HOME, {A: 0})[A].offsets == (3,)
+    assert read_dead_letters(log.client, HOME, {A: 0})[A].offsets == (3,)
     log.visible = [0] * 1_000
     with pytest.raises(TwinlogError, match="not on all in-sync replicas") as raised:
-        find_dead_letters(log.client, HOME, {A: 0})
+        read_dead_letters(log.client, HOME, {A: 0})
     assert (raised.value.code, raised.value.fate) == ("HELD_BACK", Fate.RETRIABLE)
 
 

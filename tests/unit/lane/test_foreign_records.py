@@ -45,7 +45,9 @@ def doubting() -> PartitionCopy:
 def test_records_after_an_unknown_range_are_checked_later() -> None:
     known: list[PartitionCopy] = []
     watch, copy = a_watch(known), doubting()
-    watch._learn(watch._check_of(copy), Writers(end=K + 40, stranger=None, others=True))
+    watch._learn(
+        watch._check_of(copy), Writers(end=K + 40, first_unknown=None, other_flow_wrote=True)
+    )
     assert known == [copy]
     assert copy.others.has_other_flow
     assert watch._check_of(copy).span.first == copy.acked_downstream == K + 7
@@ -54,7 +56,9 @@ def test_records_after_an_unknown_range_are_checked_later() -> None:
 def test_checked_records_are_not_read_again() -> None:
     watch, copy = a_watch([]), doubting()
     copy.others.unknown = None
-    watch._learn(watch._check_of(copy), Writers(end=K + 40, stranger=None, others=True))
+    watch._learn(
+        watch._check_of(copy), Writers(end=K + 40, first_unknown=None, other_flow_wrote=True)
+    )
     assert watch._check_of(copy).span.first == K + 40
 
 
@@ -70,24 +74,28 @@ def test_records_above_the_high_watermark_count_as_unchecked() -> None:
     log.behind = 1
     asked = watch._check_of(copy)._replace(span=Span(0, FOREVER))
     found = watch._writers_of(view, asked, log.end)
-    assert found == Writers(end=0, stranger=None, others=False)
+    assert found == Writers(end=0, first_unknown=None, other_flow_wrote=False)
     log.behind = 0
     asked = asked._replace(span=Span(found.end, FOREVER))
     found = watch._writers_of(view, asked, log.end)
-    assert found == Writers(end=1, stranger=0, others=False)
+    assert found == Writers(end=1, first_unknown=0, other_flow_wrote=False)
 
 
 def test_unknown_range_that_cannot_be_read_yet_stays_unknown() -> None:
     known: list[PartitionCopy] = []
     watch, copy = a_watch(known), doubting()
-    watch._learn(watch._check_of(copy), Writers(end=K + 1, stranger=None, others=False))
+    watch._learn(
+        watch._check_of(copy), Writers(end=K + 1, first_unknown=None, other_flow_wrote=False)
+    )
     assert copy.others.unknown == Span(K + 1, K + 6)
     assert not known
 
 
 def test_foreign_records_between_own_ones_end_the_copy_on_this_lane() -> None:
     watch, copy = a_watch([]), doubting()
-    watch._learn(watch._check_of(copy), Writers(end=K + 40, stranger=K + 3, others=False))
+    watch._learn(
+        watch._check_of(copy), Writers(end=K + 40, first_unknown=K + 3, other_flow_wrote=False)
+    )
     assert copy.trouble is not None
     assert copy.trouble.code == "TAKEN_OVER"
 
@@ -144,7 +152,7 @@ def test_own_records_sent_since_the_query_are_neither_a_repeat_nor_another_flow(
     copy = doubting()
     copy.others.unknown = None
     found = writers_in(copy, a_log((OURS, 0, 2), (OURS, 2, 3)), Span(2, FOREVER))
-    assert (found.repeat, found.others) == (None, False)
+    assert (found.repeat, found.other_flow_wrote) == (None, False)
     assert copy.trouble is None
     assert not copy.others.has_other_flow
 
@@ -169,6 +177,8 @@ def test_another_log_under_the_same_name_is_checked_from_its_beginning() -> None
     """
     watch, before = a_watch([]), doubting()
     before.others.unknown = None
-    watch._learn(watch._check_of(before), Writers(end=K + 400, stranger=None, others=False))
+    watch._learn(
+        watch._check_of(before), Writers(end=K + 400, first_unknown=None, other_flow_wrote=False)
+    )
     assert watch._check_of(before).span.first == K + 400
     assert watch._check_of(a_copy(alone=False)).span.first == K

@@ -75,7 +75,7 @@ def sent(copy: PartitionCopy, epoch: int) -> Round:
 
 def elects(writer: MapWriter, epoch: int) -> None:
     writer.side.leaders[HOME] = Leader(1, epoch)
-    writer._see_leader(HOME, writer._map_partitions[HOME])
+    writer._note_leader_epoch(HOME, writer._map_partitions[HOME])
 
 
 def test_rows_are_confirmed_although_the_copy_always_has_newer_ones(

@@ -20,16 +20,16 @@ def clock() -> HandClock:
 
 def test_replica_named_by_the_leader_is_read_for_a_while(clock: HandClock) -> None:
     near = NearReplicas("rack-2", clock)
-    assert near.node_of(TP, LEADER) == LEADER
+    assert near.broker_to_read(TP, LEADER) == LEADER
     assert near.prefer(TP, NEAR)
-    assert near.node_of(TP, LEADER) == NEAR
+    assert near.broker_to_read(TP, LEADER) == NEAR
     assert near.is_read(TP, NEAR)
     assert not near.is_read(TP, LEADER)
     assert not near.has_expired(TP)
     clock.now += near_replicas.PREFERRED_FOR_S + 1
     assert near.has_expired(TP)
     near.forget(TP)
-    assert near.node_of(TP, LEADER) == LEADER
+    assert near.broker_to_read(TP, LEADER) == LEADER
 
 
 def test_failed_replica_is_avoided_for_a_while(clock: HandClock) -> None:
@@ -37,7 +37,7 @@ def test_failed_replica_is_avoided_for_a_while(clock: HandClock) -> None:
     near.prefer(TP, NEAR)
     near.avoid(TP)
     assert not near.prefer(TP, NEAR)
-    assert near.node_of(TP, LEADER) == LEADER
+    assert near.broker_to_read(TP, LEADER) == LEADER
     clock.now += near_replicas.AVOIDED_FOR_S + 1
     assert near.prefer(TP, NEAR)
 

@@ -173,7 +173,7 @@ class Lane:
             isolation=self.isolation,
             memory_bytes=self.memory_bytes,
             events=cast("Any", self),
-            pace=TopicBuckets(self.broker.clock, is_bound=False),
+            pace=TopicBuckets(self.broker.clock, has_budget=False),
             tuning=Tuning(fetch_bytes=4 * SECTION_BYTES, partition_fetch_bytes=SECTION_BYTES),
         )
         self.copies = []

@@ -55,7 +55,7 @@ class Rig:
             isolation=Isolation.READ_UNCOMMITTED,
             memory_bytes=1 << 30,
             events=cast("Any", None),
-            pace=TopicBuckets(self.clock, is_bound=False),
+            pace=TopicBuckets(self.clock, has_budget=False),
             tuning=work.tuning,
         )
         self.state = self.source.partitions[TP] = SourceState(cast("Any", Copied()))
@@ -94,4 +94,4 @@ def test_leader_is_queried_again_although_a_near_replica_has_nothing_new(rig: Ri
     assert (rig.state.waits_for, rig.state.node) == (WaitsFor.RECORDS, NEAR)
     rig.asks(after_s=REFRESH_EVERY_S + 1)
     assert rig.state.waits_for is WaitsFor.BROKER
-    assert rig.source._near.node_of(TP, LEADER) == LEADER
+    assert rig.source._near.broker_to_read(TP, LEADER) == LEADER

@@ -24,13 +24,13 @@ def test_nothing_is_known_at_first(by_name: TopicByName) -> None:
 def test_metadata_counts_from_its_request(by_name: TopicByName) -> None:
     assert by_name.wants_metadata(10.0, 9.999), "asked before there was anything to send"
     assert not by_name.wants_metadata(10.01, 10.0)
-    by_name.on_same(10.0)
+    by_name.on_same_topic_id(10.0)
     assert by_name.is_fresh(10.0 + SEEN_WITHIN_S - 0.001)
     assert not by_name.is_fresh(10.0 + SEEN_WITHIN_S + 0.001)
 
 
 def test_answer_counts_from_when_its_batch_was_sent(by_name: TopicByName) -> None:
-    by_name.on_same(10.0)
+    by_name.on_same_topic_id(10.0)
     by_name.on_sent(10.0)
     by_name.on_answered(10.5, is_ours=True)
     assert not by_name.is_fresh(10.5), "we may have had stopped for half a second"
@@ -65,7 +65,7 @@ def test_one_long_round_trip_may_be_a_local_stall(by_name: TopicByName) -> None:
 
 
 def test_broken_connection_ends_all_evidence(by_name: TopicByName) -> None:
-    by_name.on_same(10.0)
+    by_name.on_same_topic_id(10.0)
     by_name.on_sent(10.0)
     by_name.on_disconnected()
     assert not by_name.is_fresh(10.001)

@@ -12,7 +12,7 @@ from tests.support.one_copy import DAY, NOW, K, a_copy, answer, batch, fetched, 
 from twinlog.mirror.copy.partition import PIPELINE, CopyState, PartitionCopy
 from twinlog.mirror.copy.target_log import MARK_AFTER
 from twinlog.mirror.findings import Span
-from twinlog.mirror.map.map_tail import MOVED_TOGETHER, RUNS_PER_CHUNK, MapTail
+from twinlog.mirror.map.map_tail import RUNS_PER_CHUNK, SHIFTS_PER_ROW, MapTail
 from twinlog.mirror.map.offset_map import ChunkRow, Mark, PartitionKey, Run, Term
 from twinlog.model import NO_TOPIC_ID
 
@@ -70,11 +70,11 @@ def test_records_that_are_read_after_a_move_need_no_row_of_their_own() -> None:
 
 
 def test_rows_of_records_that_moved_are_written_for_many_together() -> None:
-    copy = running(MOVED_TOGETHER + 20)
+    copy = running(SHIFTS_PER_ROW + 20)
     copy.others.has_other_flow = True
     copy.tail.next_row()
     written = 0
-    for number in range(1, MOVED_TOGETHER + 10):
+    for number in range(1, SHIFTS_PER_ROW + 10):
         sent(copy)
         answer(copy, K + 3 * number)
         written += copy.tail.next_row() is not None
@@ -102,7 +102,7 @@ def test_the_mark_of_a_copy_at_rest_is_final() -> None:
 @pytest.mark.parametrize("why", ["lost answers", "late requests", "in flight"])
 def test_no_mark_is_final_while_own_requests_may_arrive(why: str) -> None:
     copy = running(5)
-    copy.lost_answers = why == "lost answers"
+    copy.has_unknown_outcomes = why == "lost answers"
     copy.late_requests = why == "late requests"
     if why == "in flight":
         sent(copy)

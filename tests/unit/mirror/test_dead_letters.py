@@ -159,7 +159,7 @@ def test_letter_that_was_refused_gives_the_partition_back(error: int) -> None:
     rig.answer()
     rig.send_letters(error)
     assert rig.copy.trouble is not None and rig.copy.trouble.fate is Fate.RETRIABLE
-    assert rig.send() == [] and rig.position == 0 and not rig.copy.lost_answers
+    assert rig.send() == [] and rig.position == 0 and not rig.copy.has_unknown_outcomes
     assert sent(rig.letters) == []
 
 
@@ -171,7 +171,7 @@ def test_lost_response_to_a_letter_is_a_lost_answer_of_the_partition() -> None:
     error = PartitionError("gone", code="TARGET_DISCONNECTED", fate=Fate.RETRIABLE)
     rig.letters.on_disconnected(error, NOW)
     rig.copy.use_answers(NOW)
-    assert rig.copy.lost_answers and rig.copy.trouble is error
+    assert rig.copy.has_unknown_outcomes and rig.copy.trouble is error
 
 
 def test_log_with_a_new_leader_is_read_again_before_the_next_letter() -> None:
@@ -303,6 +303,6 @@ def test_leader_epoch_of_another_topic_is_not_compared(topic_id: str, is_checked
     assert copy.dead_letters is not None
     leader = copy.dead_letters.leader
     leader.on_metadata(0, requested_epoch=-1)
-    assert (leader.checked_epoch, leader.is_new) == (4 if is_checked else 0, False)
+    assert (leader.checked_epoch, leader.needs_check) == (4 if is_checked else 0, False)
     leader.on_metadata(5 if is_checked else 1, requested_epoch=-1)
-    assert leader.is_new
+    assert leader.needs_check

@@ -95,7 +95,7 @@ class QuarantineFlow:
         if letters.in_flight:
             letters.on_disconnected(GONE, NOW)
             self.rig.copy.use_answers(NOW)
-            assert self.rig.copy.lost_answers and self.rig.copy.trouble is GONE
+            assert self.rig.copy.has_unknown_outcomes and self.rig.copy.trouble is GONE
             self.dies()
 
     # -- records

@@ -36,7 +36,7 @@ def test_no_intent_is_set_at_first() -> None:
     assert found().pause is None
     assert found().limit is None
     assert found().pause_of("orders") is None
-    assert found().released == frozenset()
+    assert found().unmirrored_topics == frozenset()
 
 
 def test_newest_row_counts() -> None:
@@ -139,12 +139,12 @@ def test_key_that_cannot_be_read(key: bytes) -> None:
 def test_promoted_topics_are_released() -> None:
     whole, topic = intent(IntentKind.PROMOTE), intent(IntentKind.PROMOTE, "orders")
     assert found(whole).promotion == whole
-    assert found(whole).released == frozenset()
+    assert found(whole).unmirrored_topics == frozenset()
     both = found(topic, intent(IntentKind.RELEASE, "audit"))
     assert both.promotion is None
-    assert both.released == {"orders", "audit"}
+    assert both.unmirrored_topics == {"orders", "audit"}
     assert found(topic, intent(IntentKind.PROMOTE, "orders", is_set=False)) == FlowIntents()
-    assert found(intent(IntentKind.FENCE, "orders")).released == frozenset()
+    assert found(intent(IntentKind.FENCE, "orders")).unmirrored_topics == frozenset()
 
 
 def test_intent_of_a_newer_release_is_an_error() -> None:

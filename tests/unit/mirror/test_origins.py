@@ -11,7 +11,7 @@ import pytest
 
 from twinlog.errors import PartitionError
 from twinlog.mirror.map.offset_map import ChunkRow, Mark, PartitionKey, PartitionMap, Term
-from twinlog.mirror.map.origins import NOBODY, Origins, origin_of
+from twinlog.mirror.map.origins import NO_ORIGIN, Origins, origin_of
 from twinlog.mirror.map.runs import Run
 from twinlog.model import SEQUENCE_MODULUS, TopicId, TopicPartition, sequence_of
 from twinlog.wire.record_batch import BatchHeader
@@ -42,7 +42,7 @@ def answers(origins: Origins, header: BatchHeader, first: int, end: int) -> dict
     bounds = [one.begin for one in stretches] + [header.next_offset]
     for one, (begin, behind) in zip(stretches, pairwise(bounds), strict=True):
         for offset in range(begin, min(behind, end)):
-            out[offset] = None if one.origin == NOBODY else offset + one.distance
+            out[offset] = None if one.origin == NO_ORIGIN else offset + one.distance
     return out
 
 
@@ -111,7 +111,7 @@ def test_origin_contains_only_the_runs_of_its_range() -> None:
         origin = origin_of(known(*runs, mark=mark), "A", 5_003, 5_015, 9_995)
         assert origin is not None
         assert origin.runs.unpacked() == runs[500:502]
-        assert origin.is_cut
+        assert origin.has_earlier_runs
         assert (origin.cluster, origin.source) == ("A", SOURCE)
         assert origin.producers == {OURS}
     assert origin_of(known(Run(0, 0, 100)), "A", 10, 100, 200) is None

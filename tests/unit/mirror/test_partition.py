@@ -339,8 +339,8 @@ def test_unknown_outcome_of_requests_in_flight_is_remembered() -> None:
     sent(busy)
     for copy in (idle, busy):
         copy.on_disconnected(GONE, NOW)
-    assert not idle.lost_answers
-    assert busy.lost_answers
+    assert not idle.has_unknown_outcomes
+    assert busy.has_unknown_outcomes
 
 
 def test_batch_after_which_the_producer_id_may_expire_waits_for_late_requests() -> None:

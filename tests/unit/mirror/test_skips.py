@@ -69,7 +69,7 @@ def test_one_record_of_a_batch_is_skipped_and_the_next_gets_its_ordinal() -> Non
     out = way.take(fetched(batch(0, 5), batch(5, 2)), (), 1 << 60)
     assert keys(out) == [0, 1, 3, 4, 5, 6]
     assert [run for one in out for run in one.runs] == [Run(2, 3, 72)]
-    assert (way.ordinal, way.position, way.left_out) == (6, 7, [(2, 3)])
+    assert (way.ordinal, way.position, way.applied_skips) == (6, 7, [(2, 3)])
     assert [one.upstream_at(i) for one in out[:1] for i in range(4)] == [0, 1, 3, 4]
     assert way.deep_batches == 1, "the other passes as it is"
 
@@ -85,13 +85,13 @@ def test_first_or_last_record_of_a_batch_is_skipped(first: int) -> None:
 def test_only_record_of_a_batch_is_skipped() -> None:
     way = intake(Skip(first=0, next=1))
     assert way.take(fetched(batch(0, 1)), (), 1 << 60) == []
-    assert (way.ordinal, way.position, way.left_out) == (0, 1, [(0, 1)])
+    assert (way.ordinal, way.position, way.applied_skips) == (0, 1, [(0, 1)])
 
 
 def test_skips_below_the_position_are_not_reported_again() -> None:
     way = intake(Skip(first=2, next=3), position=3)
     assert keys(way.take(fetched(batch(0, 5)), (), 1 << 60)) == [3, 4]
-    assert way.left_out == []
+    assert way.applied_skips == []
 
 
 def test_corrupt_batch_names_its_offsets_when_it_is_the_first() -> None:
@@ -139,7 +139,7 @@ def test_batch_is_skipped_unread_and_the_next_one_is_fetched_again() -> None:
     way = intake(Skip(first=5, next=10, is_batch=True))
     records = fetched(batch(0, 5), spoiled(batch(5, 5)), batch(10, 1))
     assert keys(way.take(records, (), 1 << 60)) == [0, 1, 2, 3, 4]
-    assert (way.position, way.last_fetched_epoch, way.left_out) == (10, -1, [(5, 10)])
+    assert (way.position, way.last_fetched_epoch, way.applied_skips) == (10, -1, [(5, 10)])
     assert keys(way.take(fetched(batch(10, 1)), (), 1 << 60)) == [10]
     assert (way.ordinal, way.position) == (6, 11)
 

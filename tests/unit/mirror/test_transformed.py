@@ -144,7 +144,7 @@ def test_position_within_a_batch_and_skipped_records_are_respected() -> None:
     (asked,) = rig.ranges
     assert asked.first == 3
     assert [record.offset for record in records_of(asked)] == [3, 4, 6, 7]
-    assert rig.copy.intake.left_out == [(5, 6)]
+    assert rig.copy.intake.applied_skips == [(5, 6)]
     rig.answer()
     assert [one.offsets for one in rig.copied()] == [array("q", [3, 4, 6]), array("q", [7])]
 

@@ -19,6 +19,6 @@ collect_ignore: Final = [] if HAS_FILTERS else ["test_filters.py"]
 def each_kernels(request: pytest.FixtureRequest) -> Iterator[None]:
     """Run all tests of a module once with the compiled kernels and once with the Python twin."""
     if request.param == "compiled" and not CHOSEN.is_compiled:
-        pytest.skip(f"the kernels are not compiled here: {CHOSEN.why_slow}")
+        pytest.skip(f"the kernels are not compiled here: {CHOSEN.not_compiled_reason}")
     with use(CHOSEN.kernels if request.param == "compiled" else TWIN):
         yield

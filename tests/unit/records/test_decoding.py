@@ -171,7 +171,7 @@ def test_of_which_record_each_is_the_copy() -> None:
             source=TopicPartition(f"of-{name}", 7),
             producers=frozenset([ord(name)]),
             runs=PackedChunk.of([Run(*one) for one in found]),
-            is_cut=False,
+            has_earlier_runs=False,
         )
         for name, found in runs.items()
     ]

@@ -15,15 +15,15 @@ from twinlog.errors import RecordsLost
 from twinlog.model import TopicPartition
 from twinlog.records.gaps import (
     FEW_GAPS,
-    LeftOut,
+    GapCounter,
+    GapPolicy,
     LogBounds,
     OffsetRange,
-    Policy,
     existing_part,
     find_losses,
     report,
 )
-from twinlog.records.planning import joined, limited_ends, split
+from twinlog.records.planning import grouped_ranges, limited_ends, split
 
 SIZES = st.lists(st.integers(0, 1000), max_size=6)
 
@@ -51,7 +51,7 @@ def test_parts_are_all_of_the_ranges_and_at_least_so_many(
 @given(SIZES, st.integers(1, 500))
 def test_small_neighbours_are_joined(sizes: list[int], most: int) -> None:
     ranges = ranges_of(sizes)
-    groups = joined(ranges, most)
+    groups = grouped_ranges(ranges, most)
     assert [one for group in groups for one in group] == ranges
     totals = [sum(one.size for one in group) for group in groups]
     assert all(
@@ -64,7 +64,7 @@ def test_small_neighbours_are_joined(sizes: list[int], most: int) -> None:
 
 
 def test_a_task_reads_no_more_than_some_ranges() -> None:
-    groups = joined(ranges_of([1] * 40), 1000)
+    groups = grouped_ranges(ranges_of([1] * 40), 1000)
     assert [len(group) for group in groups] == [16, 16, 8]
 
 
@@ -159,15 +159,15 @@ def test_deleted_records_do_not_also_count_as_truncated(bounds: tuple[int, int])
     assert (loss.code, loss.lost) == ("RETENTION", (10, 50))
 
 
-def left_out(policy: Policy, *, fails: bool = False) -> LeftOut:
-    return LeftOut(of(0, 0, 0).tp, lambda: policy, fails=fails)
+def left_out(policy: GapPolicy, *, fails: bool = False) -> GapCounter:
+    return GapCounter(of(0, 0, 0).tp, lambda: policy, fails=fails)
 
 
 def test_gaps_of_a_topic_that_was_compacted_before(caplog: pytest.LogCaptureFixture) -> None:
     """The topic was compacted at an earlier time, so each batch may follow a gap. Only the first
     gaps are reported one by one. The last line has the number of the other gaps.
     """
-    noted = left_out(Policy.DELETES)
+    noted = left_out(GapPolicy.DELETES)
     for at in range(0, 20 * (FEW_GAPS + 3), 20):
         noted.between_batches(at, at + 10, 0)
     noted.log_counts()
@@ -180,7 +180,7 @@ def test_gaps_of_a_topic_that_was_compacted_before(caplog: pytest.LogCaptureFixt
 def test_a_gap_that_cannot_be_distinguished_from_compaction(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    noted = left_out(Policy.HIDDEN, fails=True)
+    noted = left_out(GapPolicy.HIDDEN, fails=True)
     noted.between_batches(3, 5, 0)
     noted.between_batches(7, 10, 0)
     noted.log_counts()
@@ -194,12 +194,12 @@ def test_a_gap_that_the_log_start_has_passed(caplog: pytest.LogCaptureFixture) -
     later records. The gap is reported as RETENTION instead of LOG_GAP or compaction.
     """
     with pytest.raises(RecordsLost) as caught:
-        left_out(Policy.COMPACTS, fails=True).between_batches(3, 10, 10)
+        left_out(GapPolicy.COMPACTS, fails=True).between_batches(3, 10, 10)
     assert (caught.value.code, caught.value.lost) == ("RETENTION", (3, 10))
     with pytest.raises(RecordsLost) as caught:
-        left_out(Policy.DELETES, fails=True).between_batches(3, 10, 2)
+        left_out(GapPolicy.DELETES, fails=True).between_batches(3, 10, 2)
     assert (caught.value.code, caught.value.lost) == ("LOG_GAP", (3, 10))
-    left_out(Policy.DELETES).between_batches(3, 10, 7)
+    left_out(GapPolicy.DELETES).between_batches(3, 10, 7)
     assert "[3, 7)" in caplog.messages[0]
     assert "[7, 10)" in caplog.messages[1]
 

@@ -14,7 +14,7 @@ def test_a_row_takes_about_90_bytes_whatever_its_size() -> None:
     """The note that a repeated task keeps of a row takes about 90 bytes, whatever the row's size.
     docs/dataframes.md states this number.
     """
-    log = appending._Log()
+    log = appending._PartitionLog()
     (table, picked), *_ = rows_of(
         [Record(0, at, None, b"%d" % at * (100 if at % 2 else 1), ()) for at in range(ROWS)]
     ).parts

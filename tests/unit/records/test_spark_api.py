@@ -59,7 +59,7 @@ def test_each_query_says_that_it_is_slow(
     read.streamReader(SCHEMA)
     assert len(caplog.messages) == (0 if CHOSEN.is_compiled else 2)
     caplog.clear()
-    source.say_slow_kernels(ChosenKernels(tmp_path / "no library"))
+    source.warn_of_slow_kernels(ChosenKernels(tmp_path / "no library"))
     (line,) = caplog.messages
     assert "[KERNELS_MISSING]" in line
     assert "install a wheel for this platform, or a C compiler" in line

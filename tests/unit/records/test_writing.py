@@ -17,7 +17,7 @@ from twinlog.model import TopicPartition
 from twinlog.records.given import OPTIONS
 from twinlog.records.write.options import REFUSED_KEYS, WriteOptions, parse_write_options
 from twinlog.records.write.packing import UNTIMED_MS, Gatherer, packed
-from twinlog.records.write.partitioning import most_bytes, partitioned
+from twinlog.records.write.partitioning import max_batch_bytes, partitioned
 from twinlog.records.write.rows import (
     RowPartitioner,
     check_schema,
@@ -384,4 +384,4 @@ def test_waiting_rows_are_bounded() -> None:
     ],
 )
 def test_batches_are_small_where_spark_only_counts_them(limit: str, rows: str, most: int) -> None:
-    assert most_bytes(stream(), limit, rows) == most
+    assert max_batch_bytes(stream(), limit, rows) == most

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from twinlog.errors import EnvironmentMissing, UsageError
-from twinlog.spark.masters import cores_wanted, held_by_standby, memory_wanted
-from twinlog.spark.options import NEEDED, USUAL, name_replaced, spark_options
+from twinlog.spark.masters import cores_setting, memory_setting, standby_settings
+from twinlog.spark.options import NEEDED, USUAL, log_replaced_settings, spark_options
 
 MASTER = "spark://somewhere:7077"
 
@@ -37,7 +37,7 @@ def test_a_setting_of_the_user_counts_on_a_cluster() -> None:
     assert options.usual.keys() == USUAL.keys() - {"spark.driver.memory", "spark.ui.killEnabled"}
     asked = spark_options(master=MASTER, name="other", conf=["spark.driver.memory=2g"])
     assert asked.name == "other"
-    assert asked.given["spark.driver.memory"] == "2g"
+    assert asked.user_settings["spark.driver.memory"] == "2g"
     assert asked.conf == {"spark.driver.memory": "2g"}
 
 
@@ -45,7 +45,7 @@ def test_a_properties_file_replaces_sparks_own(tmp_path: Path) -> None:
     file = tmp_path / "own.conf"
     file.write_text("spark.master spark://here:7077\nspark.executor.memory 2g\nother.key 1\n")
     options = spark_options(properties_file=file, conf=["spark.executor.cores = 2"])
-    assert options.given == {
+    assert options.user_settings == {
         "spark.master": "spark://here:7077",
         "spark.executor.memory": "2g",
         "spark.executor.cores": "2",
@@ -55,7 +55,7 @@ def test_a_properties_file_replaces_sparks_own(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("master", [None, "local[4]"])
 def test_lanes_of_this_machine_do_not_read_the_clusters_file(master: str | None) -> None:
-    assert spark_options(master=master).given == {}
+    assert spark_options(master=master).user_settings == {}
 
 
 @pytest.mark.parametrize(
@@ -85,8 +85,8 @@ def test_a_setting_that_lanes_do_not_allow_is_refused_or_named(
         spark_options(master=MASTER, conf=["spark.speculation=true"])
     defaults.write_text("spark.speculation true\nspark.task.maxFailures 4\nspark.task.cpus 2\n")
     with caplog.at_level(logging.WARNING):
-        given = spark_options(master=MASTER).given
-        name_replaced(given, {**NEEDED, "spark.task.maxFailures": "1000"})
+        given = spark_options(master=MASTER).user_settings
+        log_replaced_settings(given, {**NEEDED, "spark.task.maxFailures": "1000"})
     (line,) = caplog.messages
     assert line == (
         "settings of Spark that are replaced: spark.speculation true (lanes need false), "
@@ -133,9 +133,9 @@ def test_an_application_takes_the_cores_of_its_lanes(
     given: dict[str, str], cores: str | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO):
-        assert cores_wanted(MASTER, 5, given).get("spark.cores.max") == cores
+        assert cores_setting(MASTER, 5, given).get("spark.cores.max") == cores
     assert len(caplog.messages) == (cores is not None)
-    assert cores_wanted("yarn", 5, given) == cores_wanted(MASTER, 0, given) == {}
+    assert cores_setting("yarn", 5, given) == cores_setting(MASTER, 0, given) == {}
 
 
 @pytest.mark.parametrize(
@@ -152,9 +152,9 @@ def test_a_container_has_the_memory_of_its_lanes(
 ) -> None:
     key, lane_bytes = "spark.executor.minMemoryOverhead", 160 << 20
     for master in ("yarn", "k8s://https://somewhere:443"):
-        assert memory_wanted(master, lane_bytes, given).get(key) == overhead
-        assert memory_wanted(master, 0, given) == {}
-    assert memory_wanted(MASTER, lane_bytes, given) == {}, "workers limit no memory"
+        assert memory_setting(master, lane_bytes, given).get(key) == overhead
+        assert memory_setting(master, 0, given) == {}
+    assert memory_setting(MASTER, lane_bytes, given) == {}, "workers limit no memory"
 
 
 @pytest.mark.parametrize(
@@ -175,7 +175,7 @@ def test_lost_executors_of_a_year_do_not_end_an_application(
 
 def test_a_warm_standby_uses_the_configured_resources() -> None:
     prefix = "spark.dynamicAllocation"
-    assert held_by_standby({f"{prefix}.minExecutors": "2", f"{prefix}.enabled": "false"}) == {
+    assert standby_settings({f"{prefix}.minExecutors": "2", f"{prefix}.enabled": "false"}) == {
         f"{prefix}.shuffleTracking.enabled": "true"
     }
-    assert held_by_standby({})[f"{prefix}.minExecutors"] == "1"
+    assert standby_settings({})[f"{prefix}.minExecutors"] == "1"

@@ -16,7 +16,7 @@ from twinlog.errors import Disconnected, TwinlogError
 from twinlog.mirror.state.generations import has_written_row
 from twinlog.model import NO_TOPIC_ID
 from twinlog.survey import state_reader
-from twinlog.survey.state_reader import HOME, StateLog, StateReader, _LogBounds
+from twinlog.survey.state_reader import STATE_PARTITION, StateLog, StateReader, _LogBounds
 from twinlog.wire.records import Record
 
 FLOW = "A->B"
@@ -44,7 +44,7 @@ class Topic:
             yield Record(offset, 0, *self.rows[offset])
 
     def epoch_ends(self, *_: object) -> dict[object, EpochEnd]:
-        return {HOME: EpochEnd(leader_epoch=3, end_offset=self.epoch_end)}
+        return {STATE_PARTITION: EpochEnd(leader_epoch=3, end_offset=self.epoch_end)}
 
     def append(self, *numbers: int) -> None:
         self.rows += [has_written_row(FLOW, number) for number in numbers]
@@ -143,7 +143,7 @@ def test_a_topic_without_an_id_is_read_again_by_deciding_readers(
         log.read(client)
     assert topic.read == [0, 0]
     for _ in range(4):
-        now[0] += state_reader.UNNAMED_S / 3
+        now[0] += state_reader.WITHOUT_ID_S / 3
         log.follow(client)
     assert topic.read == [0, 0, 0]
 

@@ -26,7 +26,7 @@ from twinlog.errors import TwinlogError
 from twinlog.lane.transforming import UNANSWERED_AFTER_S
 from twinlog.mirror.copy.ranges import RangeFailure
 from twinlog.records.lent import NOT_UNPACKED, LentRanges, RangePart
-from twinlog.spark.application import ApplicationAnswers, RangePorts, RecordSkipped
+from twinlog.spark.application import FirstRangeAnswered, RangePorts, RecordSkipped
 from twinlog.transforms.application import Application, LanePortWatch
 from twinlog.transforms.rounds import (
     LEAST_BYTES,
@@ -36,7 +36,7 @@ from twinlog.transforms.rounds import (
     JobFailed,
     JobTimedOut,
     Rounds,
-    shared,
+    split_into_tasks,
 )
 from twinlog.wire.record_batch import Codec
 
@@ -219,7 +219,7 @@ def test_a_round_has_the_waiting_ranges_of_one_chain() -> None:
     assert a.lent.ports == (PORT,)
     assert not b.runs
     assert said == [
-        ApplicationAnswers(),
+        FirstRangeAnswered(),
         RecordSkipped(topic="orders", partition=4, offset=7, text="fails at 7"),
     ]
     assert made.step(0.0)
@@ -316,7 +316,7 @@ def test_ranges_of_a_failed_round_are_tried_again() -> None:
 @given(st.lists(st.integers(0, 3 * TASK_BYTES), min_size=1, max_size=30), st.integers(1, 4))
 def test_tasks_share_the_ranges(sizes: list[int], cores: int) -> None:
     parts = [structs.replace(part(at), size=size) for at, size in enumerate(sizes)]
-    tasks = shared(parts, cores)
+    tasks = split_into_tasks(parts, cores)
     assert sorted(one.number for task in tasks for one in task) == [*range(len(sizes))]
     assert all(tasks)
     assert len(tasks) <= min(cores, 1 + sum(sizes) // TASK_BYTES)
@@ -417,7 +417,7 @@ def test_rounds_have_full_size_again_after_a_moment() -> None:
     """
     late = [True]
     rounds = SlowRounds(record_s=lambda _: 61.0 if late else 1e-6)
-    rounds._fails([part(0)])
+    rounds._run_for_error([part(0)])
     late.clear()
     assert rounds.most_offsets == 500
     assert rounds.copied(600_000) == 600_000

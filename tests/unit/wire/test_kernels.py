@@ -20,7 +20,7 @@ from hatch_build import compile_kernels
 from tests.support.kernel_fuzz import Difference, Fuzzer, use
 from tests.support.records import SAMPLE
 from tests.support.sweeps import sweep
-from twinlog.control.process.run import say_slow_kernels
+from twinlog.control.process.run import warn_of_slow_kernels
 from twinlog.errors import CorruptData
 from twinlog.wire import kernels
 from twinlog.wire.kernels.chosen import CHOSEN, VARIABLE, ChosenKernels
@@ -34,7 +34,8 @@ from twinlog.wire.rows import encode_headers
 
 FOLDER = Path(kernels.__file__).parent
 compiled = pytest.mark.skipif(
-    not CHOSEN.is_compiled, reason=f"the kernels are not compiled here: {CHOSEN.why_slow}"
+    not CHOSEN.is_compiled,
+    reason=f"the kernels are not compiled here: {CHOSEN.not_compiled_reason}",
 )
 with_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
 
@@ -65,7 +66,7 @@ def each(request: pytest.FixtureRequest) -> Kernels:
     if request.param == "Python":
         return TWIN
     if not CHOSEN.is_compiled:
-        pytest.skip(f"the kernels are not compiled here: {CHOSEN.why_slow}")
+        pytest.skip(f"the kernels are not compiled here: {CHOSEN.not_compiled_reason}")
     return CHOSEN.kernels
 
 
@@ -243,14 +244,14 @@ def test_without_a_library_the_twin_is_used(
     chosen = ChosenKernels(tmp_path / NAME)
     assert chosen.kernels is TWIN
     assert not chosen.is_compiled
-    assert NAME in str(chosen.why_slow)
+    assert NAME in str(chosen.not_compiled_reason)
 
 
 def test_a_mirror_warns_once_about_missing_kernels(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.delenv(VARIABLE, raising=False)
-    say_slow_kernels(ChosenKernels(tmp_path / NAME))
+    warn_of_slow_kernels(ChosenKernels(tmp_path / NAME))
     (line,) = caplog.messages
     assert "[KERNELS_MISSING]" in line
     assert NAME in line
@@ -260,7 +261,7 @@ def test_a_mirror_warns_once_about_missing_kernels(
 def test_a_mirror_does_not_warn_about_existing_kernels(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    say_slow_kernels(ChosenKernels(FOLDER / NAME))
+    warn_of_slow_kernels(ChosenKernels(FOLDER / NAME))
     assert caplog.messages == []
 
 

@@ -29,7 +29,15 @@ from twinlog.cli.options.run_options import (
     timeout_option,
 )
 from twinlog.cli.terminal.output import Answer, error_object, is_for_programs, write_step
-from twinlog.cli.terminal.tables import Cell, Column, fitted_table, lines, row, shown_width, text
+from twinlog.cli.terminal.tables import (
+    Cell,
+    Column,
+    fitted_table,
+    multiline_text,
+    row,
+    shown_width,
+    text,
+)
 from twinlog.config.advice.explanation import ExplainedKey, explain, without_meaning
 from twinlog.config.flow.schema import MirrorConfig
 from twinlog.config.keys.key_table import Support
@@ -120,7 +128,7 @@ def _key(key: str) -> Text:
         if broken[-1] and len(broken[-1] + part) > KEY_WIDTH:
             broken.append("")
         broken[-1] += part
-    return lines("\n".join(broken))
+    return multiline_text("\n".join(broken))
 
 
 def _location(file: str | None, line: int | None, usual: str | None) -> str:
@@ -162,7 +170,7 @@ def _keys(keys: Iterable[ExplainedKey], config: MirrorConfig) -> Iterator[Render
     for key in keys:
         mark = "" if key.support is Support.ACTS else f"[{key.support}] "
         line = text(f"{key.key} = ")
-        line.append_text(lines(key.value))
+        line.append_text(multiline_text(key.value))
         line.append_text(text(f"  ({_origin(key, config)})", style="dim"))
         line.overflow = "fold"
         yield Padding(line, (0, 0, 0, 2), expand=False)
@@ -317,9 +325,9 @@ def _report_parts(report: CheckReport, config: MirrorConfig) -> Iterator[Rendera
             brokers = plural(cluster.brokers, "broker")
             where = f"{cluster.addresses}, {brokers}, id {cluster.cluster_id}"
             yield text(f"cluster {cluster.alias}: {where}")
-    was_asked = not any(cluster.problem for cluster in report.clusters)
+    was_queried = not any(cluster.problem for cluster in report.clusters)
     for flow in report.flows:
-        yield from _flow_parts(flow, was_asked=was_asked)
+        yield from _flow_parts(flow, was_queried=was_queried)
     if config.warnings:
         yield text()
         yield from warning_parts(config.warnings)
@@ -341,8 +349,8 @@ def _what_is_wrong(report: CheckReport, config: MirrorConfig) -> Iterator[Render
             yield _problem(flow.flow, line)
 
 
-def _flow_parts(flow: FlowReport, *, was_asked: bool) -> Iterator[RenderableType]:
-    nothing = "no topic to mirror" if was_asked else "topics unknown"
+def _flow_parts(flow: FlowReport, *, was_queried: bool) -> Iterator[RenderableType]:
+    nothing = "no topic to mirror" if was_queried else "topics unknown"
     what = f"{plural(len(flow.topics), 'topic')} with {plural(flow.partitions, 'partition')}"
     yield text()
     yield text((flow.flow, "bold"), ": ", what if flow.topics else nothing)

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from twinlog.cli.options.command import Command
-from twinlog.cli.options.mirror_maker_1_options import no_file, no_pair, pair, pair_options
+from twinlog.cli.options.mirror_maker_1_options import pair, pair_options, refuse_pair, require_pair
 from twinlog.cli.options.option import file_argument, option
 from twinlog.cli.options.run_options import leave_secrets_unread, secrets_folder, secrets_option
 from twinlog.cli.terminal.output import write_line
@@ -46,7 +46,7 @@ def convert(files: tuple[Path, ...], output: Path | None, **arguments: Any) -> i
     from twinlog.config.load import load_raw
 
     if files:
-        no_pair(arguments)
+        refuse_pair(arguments)
         leave_secrets_unread()
         raw, *others = read_files(files, secrets_folder())
         if others:
@@ -56,7 +56,7 @@ def convert(files: tuple[Path, ...], output: Path | None, **arguments: Any) -> i
                 param_hint="FILE",
             )
     else:
-        no_file(arguments)
+        require_pair(arguments)
         raw = read_pair(*pair(arguments))
     config = load_raw(raw)
     for warning in config.warnings:

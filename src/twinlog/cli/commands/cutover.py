@@ -120,9 +120,9 @@ class Evidence:
         shown = self.show(plan)
         if dry_run:
             return self.answer({"dry_run": True, "plan": plan}, shown.exit_code)
-        return None if yes or is_confirmed(flow, question) else self.nothing()
+        return None if yes or is_confirmed(flow, question) else self.nothing_changed()
 
-    def nothing(self) -> Answer:
+    def nothing_changed(self) -> Answer:
         self.print_line("nothing was changed")
         return Answer({}, exit_code=1, version=self.version)
 

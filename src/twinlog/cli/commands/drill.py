@@ -201,7 +201,7 @@ def clean(chosen: ChosenFlow, yes: bool, dry_run: bool) -> Answer:
         elif not dry_run:
             what = "Everything listed above will be deleted."
             if running or not (yes or is_confirmed(setup.name, what)):
-                return shown.nothing()
+                return shown.nothing_changed()
             cleaned = [clean_up(client, "", shown.print_line) for client in (source, target)]
             if not all(cleaned):
                 return Answer({}, exit_code=1)

@@ -17,7 +17,7 @@ from twinlog.cli.options.format_option import format_option
 from twinlog.cli.terminal.output import Answer
 from twinlog.cli.terminal.tables import text
 from twinlog.codes import AtRisk, Condition, Retry, conditions
-from twinlog.encoded import picked
+from twinlog.encoded import encoded_fields
 from twinlog.errors import UsageError
 
 MARKDOWN_LINK: Final = re.compile(r"\[([^]]+)\]\(([^)]+)\)")
@@ -49,7 +49,10 @@ def explain(codes: tuple[str, ...]) -> Answer:
         code: _condition(code) for code in (code.strip("[]").upper() for code in codes)
     }
     names = "meaning advice retry fault at_risk"
-    rows = [{"code": code, **picked(condition, names)} for code, condition in conditions_of.items()]
+    rows = [
+        {"code": code, **encoded_fields(condition, names)}
+        for code, condition in conditions_of.items()
+    ]
     return Answer({"codes": rows}, _condition_parts(conditions_of))
 
 

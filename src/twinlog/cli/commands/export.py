@@ -146,7 +146,7 @@ def _answer(work: Export, alias: str, path: Path) -> Answer:
         "aborted": counts.aborted,
         "deleted": counts.deleted,
         "before_log": counts.before_log,
-        "behind_log": counts.behind_log,
+        "behind_log": counts.after_log,
         "uncommitted": counts.uncommitted,
         "unread": counts.unread,
         "output": path,
@@ -170,8 +170,8 @@ def _omission_lines(work: Export) -> Iterator[str]:
         )
     if counts.before_log:
         yield f"offsets {counts.before_log} do not exist: the log starts at {span.first}"
-    if counts.behind_log:
-        yield f"offsets {counts.behind_log} do not exist: the log ends at {span.next}"
+    if counts.after_log:
+        yield f"offsets {counts.after_log} do not exist: the log ends at {span.next}"
     if counts.deleted:
         yield f"{counts.deleted:,} offsets were deleted on the broker during the export"
     if counts.uncommitted:

@@ -360,7 +360,7 @@ def run_configuration(read: Callable[[], MirrorConfig], file: Path, options: Run
     for line in report.flow_failures():
         write_line(line, sys.stderr)
     if once:
-        ran = {flow.flow for flow in result.flows if not never_began(flow)}
+        ran = {flow.flow for flow in result.flows if not has_flow_error(flow)}
         _print_open_transactions([flow for flow in config.flows if str(flow.flow) in ran], wrong)
     fields = {"flows": report.flows}
     return Answer(fields, exit_code=report.exit_code, errors=report.errors())
@@ -416,7 +416,7 @@ class MirrorReport:
             for part in flow.partitions
             if part.code or (self._once and part.state not in ENDED)
         ]
-        if never_began(flow):
+        if has_flow_error(flow):
             # add the flow's own error, because none of its partitions has one
             message = flow.reason if flow.error is None else flow.error.without_flow().message
             failed.append({"topic": None, "partition": None, "code": flow.code, "message": message})
@@ -434,7 +434,7 @@ class MirrorReport:
         repeated.
         """
         for flow, snapshot in zip(self.flows, self._result.flows, strict=True):
-            if not never_began(snapshot) and (flow["failed"] or not only_failed):
+            if not has_flow_error(snapshot) and (flow["failed"] or not only_failed):
                 yield _flow_line(flow, snapshot)
 
     def errors(self) -> Iterator[dict[str, Any]]:
@@ -448,11 +448,11 @@ class MirrorReport:
     def flow_failures(self) -> Iterator[str]:
         """Yield a line with the reason for every flow that could not run, or could not continue."""
         for flow in self._result.flows:
-            if never_began(flow):
+            if has_flow_error(flow):
                 yield f"{flow.flow}: {flow.reason}"
 
 
-def never_began(flow: FlowSnapshot) -> bool:
+def has_flow_error(flow: FlowSnapshot) -> bool:
     """Return True if the flow has failed as a whole, or if an outage kept it from being set up."""
     return flow.state is FlowState.FAILED or (
         flow.state is FlowState.DEGRADED and flow.generation is None

@@ -36,7 +36,7 @@ from twinlog.cli.terminal.tables import (
     row,
     text,
     write_all,
-    write_warnings,
+    write_always,
 )
 from twinlog.config.values.times import NoTime, in_iso, span_in_milliseconds, to_milliseconds
 from twinlog.errors import UsageError
@@ -310,7 +310,7 @@ def _show(where: str, plans: Sequence[GroupReset], warnings: Iterator[str]) -> N
             write_line(f"warning: {line}", sys.stderr)
         return
     write_all(_reset_parts(where, plans))
-    write_warnings(text(("warning: ", "yellow"), line) for line in warnings)
+    write_always(text(("warning: ", "yellow"), line) for line in warnings)
 
 
 def _reset_parts(where: str, plans: Sequence[GroupReset]) -> Iterator[RenderableType]:

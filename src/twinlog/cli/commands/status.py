@@ -22,8 +22,8 @@ from twinlog.cli.options.format_option import format_option
 from twinlog.cli.options.mirror_maker_1_options import (
     configuration_of_pair,
     is_pair,
-    no_pair,
     pair_options,
+    refuse_pair,
 )
 from twinlog.cli.options.option import file_argument, option
 from twinlog.cli.options.run_options import secrets_option, timeout_option
@@ -39,14 +39,14 @@ if TYPE_CHECKING:
     from twinlog.control.watch.snapshot import FlowStatus, PartitionStatus
     from twinlog.control.watch.status_file import RunningMirror
 
-NOBODY_KNOWS: Final = 3
-NOT_WELL: Final = frozenset(
+EXIT_UNKNOWN: Final = 3
+PROBLEM_STATES: Final = frozenset(
     {
         *(FlowState.FAILED, FlowState.DEGRADED, FlowState.PARTLY_FAILED),
         FlowState.STOPPED,
     }
 )
-NOBODY_RUNS: Final = (
+NO_MIRROR_HERE: Final = (
     "no mirror{} runs here; `twinlog status FILE` reads the progress of a copy from its clusters"
 )
 
@@ -109,12 +109,12 @@ def status(
         raise click.UsageError(f"--watch or --format {ANSWER.get().output}: give one of them")
     read: Callable[[], MirrorConfig] | None = None
     if file is not None:
-        no_pair(arguments)
+        refuse_pair(arguments)
         read = partial(load_file, file)
     elif is_pair(arguments):
         file, read = configuration_of_pair(arguments)
     read_mirrors = partial(_mirrors, file, read, flow, timeout_s)
-    nothing = NOBODY_RUNS.format("" if flow is None else f" of {flow}")
+    nothing = NO_MIRROR_HERE.format("" if flow is None else f" of {flow}")
     if is_watched:
         shown = watch(
             lambda: _with_topics(read_mirrors()[1], topics), lagging=lagging, nothing=nothing
@@ -190,7 +190,7 @@ def exit_code(mirrors: Iterable[RunningMirror], now_ms: int) -> int:
     if silent or failed or any(map(_has_problem, flows)):
         return 1
     is_unknown = not known or any(flow.state is FlowState.UNKNOWN for flow in flows)
-    return NOBODY_KNOWS if is_unknown else 0
+    return EXIT_UNKNOWN if is_unknown else 0
 
 
 def _has_problem(flow: FlowStatus) -> bool:
@@ -204,7 +204,7 @@ def _has_problem(flow: FlowStatus) -> bool:
     mirrored = (part for part in flow.partitions if part.state not in NOT_MIRRORED)
     waits = is_idle and (bool(flow.code) or any(part.lag != 0 for part in mirrored))
     differs = flow.verified is not None and flow.verified.differences > 0
-    return waits or differs or flow.state in NOT_WELL
+    return waits or differs or flow.state in PROBLEM_STATES
 
 
 def _errors(mirrors: Iterable[RunningMirror]) -> Iterator[dict[str, Any]]:

@@ -239,7 +239,7 @@ def unthrottle_flows(file: Path, *, flows: Sequence[str], dry_run: bool) -> Answ
         with prompt_client(setup.source) as source, prompt_client(setup.target) as target:
             hold = ProducerHold(str(config.flow), source, target)
             held = hold.read()
-            done = RemovalResult.NOTHING if dry_run or held is None else hold.free()
+            done = RemovalResult.NOTHING if dry_run or held is None else hold.remove_quota_and_row()
         rate = None if held is None else held.rates[-1]
         results.append(
             {
@@ -484,7 +484,7 @@ def _write_intent(kind: IntentKind, file: Path, topics: str, **arguments: Any) -
     names = names_of(topics)
     nothing = f"--topics: no flow mirrors a topic that matches {topics}"
     return steer(
-        file, lambda steering: steering.want_topics(kind, names), nothing=nothing, **arguments
+        file, lambda steering: steering.changes_to_set(kind, names), nothing=nothing, **arguments
     )
 
 
@@ -494,7 +494,10 @@ def _take_back(
     names = names_of(topics)
     nothing = f"--topics: no topic that matches {topics} {what}"
     return steer(
-        file, lambda steering: steering.take_back_topics(kinds, names), nothing=nothing, **arguments
+        file,
+        lambda steering: steering.changes_to_remove(kinds, names),
+        nothing=nothing,
+        **arguments,
     )
 
 

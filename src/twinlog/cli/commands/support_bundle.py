@@ -15,9 +15,9 @@ from twinlog.cli.options.flow_option import load_file
 from twinlog.cli.options.format_option import format_option
 from twinlog.cli.options.mirror_maker_1_options import (
     configuration_of_pair,
-    no_file,
-    no_pair,
     pair_options,
+    refuse_pair,
+    require_pair,
 )
 from twinlog.cli.options.option import file_argument, option
 from twinlog.cli.options.run_options import secrets_option
@@ -84,10 +84,10 @@ def _configurations(
     """
     readers: list[tuple[Path, Callable[[], MirrorConfig]]]
     if files:
-        no_pair(arguments)
+        refuse_pair(arguments)
         readers = [(file, partial(load_file, file)) for file in files]
     else:
-        no_file(arguments)
+        require_pair(arguments)
         readers = [configuration_of_pair(arguments)]
     for file, read in readers:
         try:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 SHOWN_EACH: Final = 20
 """Maximum number of lines for ranges of a partition, and for groups and configs of a flow."""
 
-NOT_KNOWN: Final = 2
+EXIT_NOT_COMPLETED: Final = 2
 """Exit code of a comparison that an error has ended."""
 
 STYLES: Final = {"identical": "green", "different": "red", "not compared": "yellow"}
@@ -78,7 +78,7 @@ def verify(
     twinlog verify mm2.properties --master 'local[*]'
     """
     from twinlog.control.compare import matching
-    from twinlog.control.verify.result import Records, VerifyRequest, digest, worst
+    from twinlog.control.verify.result import ResultWriter, VerifyRequest, digest, worst
     from twinlog.control.verify.verification import VerifyScope, verify_flows
     from twinlog.control.verify.workers import workers
 
@@ -94,7 +94,7 @@ def verify(
     verified: list[VerifiedFlow] = []
     began_ms = int(time.time() * 1000)
     asked = VerifyRequest(began_ms=began_ms, topics=topics, since=since, until=until, deep=deep)
-    records = Records(config.flows, asked, is_off=others.pop("is_unrecorded"))
+    records = ResultWriter(config.flows, asked, is_off=others.pop("is_unrecorded"))
     try:
         with (
             ReadingLine("offsets", count) as reading,
@@ -110,7 +110,7 @@ def verify(
                     wrong = (text(f"{result.flow}: {line}") for line in problems(result))
                     write_parts(parts(result), wrong)
     except TwinlogError as error:
-        error.exit_code = NOT_KNOWN  # not 1, which means that records differ
+        error.exit_code = EXIT_NOT_COMPLETED  # not 1, which means that records differ
         raise
     if topics is not None and not any(result.partitions for result in verified):
         raise UsageError(f"--topics: no flow mirrors a topic that matches {topics}")
@@ -196,7 +196,7 @@ def problems(verified: VerifiedFlow) -> Iterator[str]:
             yield f"{partition.source}: not compared: {partition.why_not}"
         for difference in partition.compared.differences[:SHOWN_EACH]:
             yield _difference(partition, difference)
-        rest = len(partition.compared.differences) - SHOWN_EACH + partition.compared.unkept
+        rest = len(partition.compared.differences) - SHOWN_EACH + partition.compared.unlisted_count
         if rest > 0:
             yield f"{partition.source}: and {count(rest)} more ranges (--format json has them)"
     for config in verified.configs[:SHOWN_EACH]:
@@ -209,8 +209,9 @@ def problems(verified: VerifiedFlow) -> Iterator[str]:
     wrong = [group for group in verified.groups if group.is_wrong]
     for group in wrong[:SHOWN_EACH]:
         yield (
-            f"group {group.group} is at {group.stands} in {group.target}, but its translated "
-            f"offset is {group.wanted} ({group.source} {group.committed}): it would skip records"
+            f"group {group.group} is at {group.target_committed} in {group.target}, but its "
+            f"translated offset is {group.translated_offset} ({group.source} {group.committed}): "
+            "it would skip records"
         )
     if len(wrong) > SHOWN_EACH:
         yield f"and {count(len(wrong) - SHOWN_EACH)} more (--format json has all)"

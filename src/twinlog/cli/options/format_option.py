@@ -54,7 +54,7 @@ def words_of(root: click.Group, arguments: Sequence[str]) -> tuple[str, ...]:
     return tuple(words)
 
 
-def asked_format(
+def requested_format(
     words: Sequence[str], arguments: Sequence[str], environment: Mapping[str, str]
 ) -> Format:
     """Return the format on the command line, or else the one in the command's environment variable.

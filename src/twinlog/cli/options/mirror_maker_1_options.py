@@ -102,7 +102,7 @@ def pair(arguments: dict[str, Any]) -> tuple[Path, Path, PairOptions]:
     return flags["consumer"], flags["producer"], options
 
 
-def no_pair(arguments: dict[str, Any]) -> None:
+def refuse_pair(arguments: dict[str, Any]) -> None:
     """Raise UsageError if MirrorMaker 1's files are given, because FILE is given, too."""
     if is_pair(arguments):
         raise click.UsageError("Give FILE, or the flags of MirrorMaker 1: not both.")
@@ -141,13 +141,13 @@ def files_or_pair(
 ) -> Callable[[], MirrorConfig]:
     """Return a function that loads `files`, or MirrorMaker 1's two files if `files` is empty."""
     if files:
-        no_pair(flags)
+        refuse_pair(flags)
         return configuration(files, clusters)
-    no_file(flags)
+    require_pair(flags)
     return configuration_of_pair(flags, clusters)[1]
 
 
-def no_file(flags: dict[str, Any]) -> None:
+def require_pair(flags: dict[str, Any]) -> None:
     """Raise UsageError if neither FILE nor MirrorMaker 1's files are given."""
     if not is_pair(flags):
         raise click.UsageError("Missing argument 'FILE', or the flags of MirrorMaker 1.")

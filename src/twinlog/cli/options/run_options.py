@@ -96,7 +96,7 @@ def take_spark_options(values: dict[str, Any]) -> SparkOptions:
     chosen = _chosen_spark({name: values.pop(name) for name in SPARK_NAMES})
     if chosen.archive is not None and not chosen.archive.is_file():
         raise UsageError(f"--archive {chosen.archive}: no such file; create it with `twinlog pack`")
-    security_settings(chosen.master, chosen.given, may_be_open=chosen.may_be_open)
+    security_settings(chosen.master, chosen.user_settings, may_be_open=chosen.may_be_open)
     return chosen
 
 

@@ -29,7 +29,7 @@ from twinlog.control.web.front import App
 from twinlog.control.web.server import WebServer
 from twinlog.flow_log import FlowLog
 from twinlog.mirror.state.published import PublishedEvents
-from twinlog.shown import hiding
+from twinlog.shown import redacting
 from twinlog.spark.jvm_use import JvmUse
 from twinlog.threads import ThreadWatch
 
@@ -114,7 +114,7 @@ def watched(
     with ExitStack() as closing:
         if current is not None:
             secrets = CurrentSecrets(lambda: current.config)
-            closing.enter_context(hiding(secrets.clean))
+            closing.enter_context(redacting(secrets.clean))
         events.start()
         closing.callback(events.stop)
         log.info("Twinlog %s starts with %s", __version__, config.resolve())

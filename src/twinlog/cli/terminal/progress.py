@@ -66,7 +66,7 @@ class PlainProgress:
         self._once = once
         self._clock = clock
         self._rates = Rates()
-        self._started: set[str] = set()
+        self._announced_flows: set[str] = set()
         self._last = clock()
         self._last_records = self._last_bytes = 0
 
@@ -77,19 +77,19 @@ class PlainProgress:
         for flow in flows:
             self._start_line(flow)
         self._events.update(flows)
-        self._states.update(now, (flow for flow in flows if flow.flow in self._started))
+        self._states.update(now, (flow for flow in flows if flow.flow in self._announced_flows))
         self._failures.update(now, _now_ms(), flows)
         if now - self._last >= (ONCE_LINE_EVERY_S if self._once else LINE_EVERY_S):
-            if self._started:
+            if self._announced_flows:
                 self._write(self._once_line(topics) if self._once else self._hour_line(topics, now))
             self._last = now
             self._last_records = sum(t.records for t in topics)
             self._last_bytes = sum(t.bytes for t in topics)
 
     def _start_line(self, flow: FlowSnapshot) -> None:
-        if flow.flow in self._started or not flow.guarantee:
+        if flow.flow in self._announced_flows or not flow.guarantee:
             return  # wait until the flow is set up, because the line contains its guarantee
-        self._started.add(flow.flow)
+        self._announced_flows.add(flow.flow)
         topics = len({p.topic for p in flow.partitions})
         what = f"{plural(topics, 'topic')}, {plural(len(flow.partitions), 'partition')}"
         lanes = f", {plural(flow.lanes, 'lane')}" if flow.lanes else ""
@@ -281,7 +281,7 @@ class StateLines:
         """`every_s`: minimum time between two lines about problems of the same flow, in seconds."""
         self._every_s = every_s
         self._write, self._write_trouble = write, write_trouble or write
-        self._said: dict[str, _LoggedState] = {}
+        self._logged: dict[str, _LoggedState] = {}
         self._seen: dict[str, tuple[str, float]] = {}
 
     def update(self, now: float, flows: Iterable[FlowSnapshot]) -> None:
@@ -294,21 +294,21 @@ class StateLines:
         if state != flow.state:
             since = now
             self._seen[flow.flow] = (flow.state, now)
-        last = self._said.get(flow.flow)
+        last = self._logged.get(flow.flow)
         if flow.state in PASSING:
             return
         if flow.state in UNREMARKABLE:
             if last is not None and last.state == FlowState.STANDBY:
-                del self._said[flow.flow]  # no line, because EventLines reports a takeover
+                del self._logged[flow.flow]  # no line, because EventLines reports a takeover
             elif last is not None and last.state not in UNREMARKABLE:
                 self._write(f"{flow.flow}: {flow.state} again after {duration(now - last.since)}")
-                self._said[flow.flow] = _LoggedState(state=flow.state, at=now, since=now)
+                self._logged[flow.flow] = _LoggedState(state=flow.state, at=now, since=now)
             return
         if last is not None and (last.state == flow.state or now - last.at < self._every_s):
             return
         if last is not None and last.state in OUTAGE and flow.state in OUTAGE:
             since = last.since
-        self._said[flow.flow] = _LoggedState(state=flow.state, at=now, since=since)
+        self._logged[flow.flow] = _LoggedState(state=flow.state, at=now, since=since)
         reason = f": {flow.reason}" if flow.reason else ""
         self._write_trouble(f"{flow.flow}: {flow.state}{reason}")
 
@@ -468,7 +468,7 @@ def failing(flows: Iterable[FlowSnapshot], now_ms: int) -> Iterator[FailedPartit
     for flow in flows:
         groups: dict[FailureKey, list[PartitionSnapshot]] = {}
         for part in flow.partitions:
-            if flow.speaks_for(part):
+            if flow.shows_problem_of(part):
                 continue
             waits = part.since_ms and now_ms - part.since_ms > PASSING_TROUBLE_MS
             if part.code and (part.state is PartitionState.FAILED or waits):

@@ -105,7 +105,7 @@ def rows(flow: FlowStatus) -> list[Row]:
     """Return a row per topic, or several if partitions differ in problems or unusual states."""
     topics: dict[str, dict[tuple[str, str], list[PartitionStatus]]] = {}
     for part in flow.partitions:
-        code = "" if flow.speaks_for(part) else part.code
+        code = "" if flow.shows_problem_of(part) else part.code
         state = "" if not code and part.state in AS_USUAL else part.state
         topics.setdefault(part.topic, {}).setdefault((state, code), []).append(part)
     return [
@@ -186,7 +186,7 @@ def troubles(flow: FlowStatus, shown_rows: Iterable[Row]) -> Iterator[tuple[Row,
     """Yield groups of rows with the same problem, except problems that are shown with the flow."""
     same: dict[tuple[str, str, str], list[Row]] = {}
     for shown_row in shown_rows:
-        if shown_row.trouble and not flow.speaks_for(shown_row):
+        if shown_row.trouble and not flow.shows_problem_of(shown_row):
             same.setdefault((shown_row.state, shown_row.code, shown_row.message), []).append(
                 shown_row
             )
@@ -250,9 +250,9 @@ COLUMNS: Final = (
     Column("newest record", "left", 0),
     Column("since", "left", 4),
 )
-ALWAYS: Final = 5
+ALWAYS_SHOWN: Final = 5
 """Number of columns, from the left, that are shown even if all of their values are unknown."""
-NOT_KNOWN: Final = ("", "?")
+UNKNOWN_CELLS: Final = ("", "?")
 
 
 def table(shown_rows: Iterable[Row], width: int, now_ms: int) -> Table:
@@ -262,7 +262,7 @@ def table(shown_rows: Iterable[Row], width: int, now_ms: int) -> Table:
     kept = [
         number
         for number in range(len(COLUMNS))
-        if number < ALWAYS or any(str(row[number]) not in NOT_KNOWN for row in cells)
+        if number < ALWAYS_SHOWN or any(str(row[number]) not in UNKNOWN_CELLS for row in cells)
     ]
     columns = [COLUMNS[number] for number in kept]
     return fitted_table(columns, [[row[number] for number in kept] for row in cells], width)

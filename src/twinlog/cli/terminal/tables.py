@@ -44,7 +44,7 @@ def text(*pieces: Piece, style: str = "") -> Text:
     return Text.assemble(*safe, style=style)
 
 
-def lines(value: str, style: str = "") -> Text:
+def multiline_text(value: str, style: str = "") -> Text:
     """Return a text with its line breaks, for texts of the user."""
     return Text("\n".join(map(shown, value.split("\n"))), style=style)
 
@@ -80,16 +80,16 @@ def write_answer(answer: Answer) -> int:
 def write_parts(parts: Iterable[Part], problems: Iterable[Part]) -> None:
     """Write `parts`, or `problems` if -q is given, to stdout unless it is for programs."""
     if not is_for_programs():
-        write_warnings(problems if is_quiet() else parts)
+        write_always(problems if is_quiet() else parts)
 
 
 def write_all(parts: Iterable[Part]) -> None:
     """Write lines and tables to stdout, unless -q is given."""
     if not is_quiet():
-        write_warnings(parts)
+        write_always(parts)
 
 
-def write_warnings(parts: Iterable[Part]) -> None:
+def write_always(parts: Iterable[Part]) -> None:
     """Write lines and tables to stdout, even if -q is given. A terminal gets colours."""
     out = None if sys.stdout.isatty() else io.StringIO()
     width = None if out is None else PIPED_WIDTH

@@ -94,7 +94,7 @@ class OffsetReader:
     def __init__(self, coordinators: Coordinators, *, settled: bool = False) -> None:
         self._coordinators = coordinators
         self._settled = settled
-        self._last: dict[_Question, _Answer] = {}
+        self._last: dict[_OffsetQuery, _Answer] = {}
 
     def read(self, groups: Iterable[str]) -> dict[str, GroupOffsets | TwinlogError]:
         """Return the committed offsets of these groups like `fetch_offsets`."""
@@ -103,14 +103,14 @@ class OffsetReader:
         def ask(node: int, group_ids: Sequence[str]) -> dict[str, GroupOffsets | TwinlogError]:
             out: dict[str, GroupOffsets | TwinlogError] = {}
             for start in range(0, len(group_ids), GROUPS_AT_ONCE):
-                question = _Question(node, tuple(group_ids[start : start + GROUPS_AT_ONCE]))
+                question = _OffsetQuery(node, tuple(group_ids[start : start + GROUPS_AT_ONCE]))
                 out |= self._ask(question, last.get(question))
             return out
 
         return self._coordinators.ask(sorted(groups), ask, doing=READING)
 
     def _ask(
-        self, question: _Question, last: _Answer | None
+        self, question: _OffsetQuery, last: _Answer | None
     ) -> Mapping[str, GroupOffsets | TwinlogError]:
         client = self._coordinators.client
         connection = client.connection_to(question.node)
@@ -145,7 +145,7 @@ class OffsetReader:
             self._last[question] = _Answer(digest, offsets)
         return out
 
-    def _one_by_one(self, question: _Question) -> dict[str, GroupOffsets | TwinlogError]:
+    def _one_by_one(self, question: _OffsetQuery) -> dict[str, GroupOffsets | TwinlogError]:
         out: dict[str, GroupOffsets | TwinlogError] = {}
         for group in question.groups:
             request = OffsetFetchRequest(group_id=group, topics=None, require_stable=self._settled)
@@ -159,7 +159,7 @@ class OffsetReader:
         return out
 
 
-class _Question(NamedTuple):
+class _OffsetQuery(NamedTuple):
     node: int
     groups: tuple[str, ...]
 

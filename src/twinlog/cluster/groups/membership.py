@@ -91,7 +91,7 @@ class MembershipState:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Share:
+class LeadershipShare:
     """Number of flows that a process leads. A standby reports it to the leader."""
 
     process: str
@@ -122,14 +122,14 @@ def config_of(metadata: bytes) -> Mapping[str, str] | None:
     return config if isinstance(config, dict) else None
 
 
-def with_share(metadata: bytes, share: Share) -> bytes:
+def with_share(metadata: bytes, share: LeadershipShare) -> bytes:
     return _with_part(metadata, share=[share.process, share.leads, share.is_ready])
 
 
-def share_of(metadata: bytes) -> Share | None:
+def share_of(metadata: bytes) -> LeadershipShare | None:
     try:
         process, leads, is_ready = json.loads(metadata)["share"]
-        return Share(process=str(process), leads=int(leads), is_ready=bool(is_ready))
+        return LeadershipShare(process=str(process), leads=int(leads), is_ready=bool(is_ready))
     except (ValueError, KeyError, TypeError):
         return None
 
@@ -268,7 +268,7 @@ class Membership:
         self._metadata = metadata
 
     @property
-    def gone_for_s(self) -> float | None:
+    def since_leave_s(self) -> float | None:
         """Seconds since the call of `leave`, or None if it was not called."""
         return None if self._left_at is None else self._clock() - self._left_at
 

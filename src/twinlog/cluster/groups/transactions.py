@@ -64,7 +64,7 @@ BEFORE_VERSION_2: Final = 3
 """The last version of AddPartitionsToTxn, AddOffsetsToTxn, TxnOffsetCommit and EndTxn before part 2
 of KIP-890.
 """
-SIMPLE: Final = -1
+NO_GENERATION: Final = -1
 """The generation of a client that is not a group member."""
 
 
@@ -80,7 +80,7 @@ REPLAY: Final = ProducerFenced(
     "another run has begun since, or this run was suspended for too long; if no other run is "
     "active, run the same command again",
 )
-NOBODY: Final = ProducerIdentity(producer_id=-1, producer_epoch=-1)
+NO_PRODUCER: Final = ProducerIdentity(producer_id=-1, producer_epoch=-1)
 OPEN: Final = "Ongoing"
 COMMITTED: Final = frozenset({"PrepareCommit", "CompleteCommit"})
 NOT_ATTEMPTED: Final = 55
@@ -110,7 +110,7 @@ class Transactions:
         group: str,
         *,
         timeout_ms: int,
-        joining: ProducerIdentity = NOBODY,
+        joining: ProducerIdentity = NO_PRODUCER,
         fenced: ProducerFenced = REPLAY,
     ) -> None:
         """The coordinator rolls back a transaction that is open for longer than `timeout_ms`."""
@@ -131,7 +131,7 @@ class Transactions:
 
     def begin_epoch(self) -> None:
         """Fence the previous user of the transactional ID, and wait until its transaction ends."""
-        self.identity = self._retrying(lambda: self._new_epoch(NOBODY))
+        self.identity = self._retrying(lambda: self._new_epoch(NO_PRODUCER))
         self._sequences = {}
 
     def end_epoch(self) -> None:
@@ -299,7 +299,7 @@ class Transactions:
             group_id=self.group,
             producer_id=self.identity.producer_id,
             producer_epoch=self.identity.producer_epoch,
-            generation_id=SIMPLE,
+            generation_id=NO_GENERATION,
             member_id="",
             group_instance_id=None,
             topics=[

@@ -21,7 +21,7 @@ from typing import Final
 from kafka.protocol.consumer import ListOffsetsRequest, OffsetForLeaderEpochRequest
 
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.logs.per_leader import LedPartition, ask_leaders, by_topic
+from twinlog.cluster.logs.per_leader import LedPartition, by_topic, send_to_leaders
 from twinlog.errors import TwinlogError, or_raise
 from twinlog.model import Isolation, TopicPartition
 from twinlog.wire.error_codes import error_for
@@ -38,7 +38,7 @@ CONSUMER: Final = -1
 WITH_LEADER_EPOCH: Final = 4
 """The first version of ListOffsets with leader epochs (Kafka 2.1)."""
 
-UP_TO_THE_TIER: Final = 7
+BEFORE_TIER_TIMESTAMPS: Final = 7
 """The last version of ListOffsets without timestamps for tiered storage and without a timeout."""
 
 
@@ -99,7 +99,7 @@ def list_offsets(
             node,
             request,
             minimum=WITH_LEADER_EPOCH,
-            maximum=UP_TO_THE_TIER,
+            maximum=BEFORE_TIER_TIMESTAMPS,
         )
         out: dict[TopicPartition, OffsetResult | TwinlogError] = {}
         for topic in answer.topics:
@@ -114,7 +114,7 @@ def list_offsets(
                     out[tp] = _error(client, partition.error_code, "listing offsets of", tp)
         return out
 
-    return ask_leaders(client, tps, ask, doing="listing offsets of", timeout_s=timeout_s)
+    return send_to_leaders(client, tps, ask, doing="listing offsets of", timeout_s=timeout_s)
 
 
 def offset_at(
@@ -187,7 +187,7 @@ def _epoch_ends(
                     out[tp] = _error(client, partition.error_code, "reading the log end of", tp)
         return out
 
-    return ask_leaders(client, tps, ask, doing="reading the log end of", timeout_s=timeout_s)
+    return send_to_leaders(client, tps, ask, doing="reading the log end of", timeout_s=timeout_s)
 
 
 def _error(client: ClusterClient, code: int, doing: str, tp: TopicPartition) -> TwinlogError:

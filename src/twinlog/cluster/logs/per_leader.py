@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Generic, NamedTuple, TypeVar
 
-from twinlog.cluster.client import ClusterClient, Silent
+from twinlog.cluster.client import ClusterClient, SilentBroker
 from twinlog.cluster.net.metadata import TopicMetadata
 from twinlog.errors import BrokerRefused, Disconnected, TwinlogError, Unreachable
 from twinlog.model import TopicPartition
@@ -125,7 +125,7 @@ class _Round(Generic[T]):
             answers = ask(node, partitions)
         except (Unreachable, Disconnected) as error:
             if self.client.clock() - began > NO_LEADER_S / 2:
-                self.client.silent[node] = Silent(time.monotonic() + SILENT_S, error)
+                self.client.silent[node] = SilentBroker(time.monotonic() + SILENT_S, error)
             self.failed.update((led.tp, error) for led in partitions)
             return
         self.client.silent.pop(node, None)
@@ -166,7 +166,7 @@ def by_topic(partitions: Iterable[LedPartition]) -> dict[str, list[LedPartition]
     return topics
 
 
-def ask_leaders(
+def send_to_leaders(
     client: ClusterClient,
     tps: Iterable[TopicPartition],
     ask: Ask[T],

@@ -10,7 +10,7 @@ from kafka.protocol.admin import DescribeProducersRequest
 from kafka.protocol.producer import InitProducerIdRequest
 
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.logs.per_leader import LedPartition, ask_leaders, by_topic
+from twinlog.cluster.logs.per_leader import LedPartition, by_topic, send_to_leaders
 from twinlog.errors import TwinlogError, Unsupported
 from twinlog.model import TopicPartition
 from twinlog.wire.error_codes import COORDINATOR_LOAD_IN_PROGRESS, error_for
@@ -121,7 +121,7 @@ def describe_producers(
                     )
         return out
 
-    return ask_leaders(client, tps, ask, doing="describing the producers of")
+    return send_to_leaders(client, tps, ask, doing="describing the producers of")
 
 
 def known_producers(

@@ -24,7 +24,7 @@ from kafka.protocol.producer import ProduceRequest
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.offsets import CONSUMER
-from twinlog.cluster.logs.per_leader import LedPartition, ask_leaders, by_topic, topics_of
+from twinlog.cluster.logs.per_leader import LedPartition, by_topic, send_to_leaders, topics_of
 from twinlog.cluster.net.metadata import NO_EPOCH
 from twinlog.cluster.net.protocol import Message, throttle_ms
 from twinlog.cluster.net.read_size import ReadSize
@@ -120,7 +120,7 @@ def fetch_records(
     ) -> dict[TopicPartition, FetchedRecords | TwinlogError]:
         return _Reading(client, node, positions, isolation).read(partitions)
 
-    return ask_leaders(client, positions, ask, doing="reading", timeout_s=timeout_s)
+    return send_to_leaders(client, positions, ask, doing="reading", timeout_s=timeout_s)
 
 
 def fetch_partition(
@@ -410,7 +410,7 @@ def append_batches(
         batch_of = {led.tp: batches[led.tp] for led in partitions}
         return _produce(client, node, batch_of, transactional_id)
 
-    return ask_leaders(client, batches, ask, doing="appending to")
+    return send_to_leaders(client, batches, ask, doing="appending to")
 
 
 def _produce(

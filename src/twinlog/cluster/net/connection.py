@@ -469,7 +469,7 @@ class Connection:
                 self._max_frame_bytes,
                 silent_s + muted_s,
             )
-        except framing.LateAnswer as error:
+        except framing.ResponseTimeout as error:
             is_allowed = timeout_s >= self.settings.request_timeout_ms / 1000
             limit = self.settings.key("request.timeout.ms") if is_allowed else ""
             raise self._disconnected_error(error.why(timeout_s, silent_s, limit)) from error

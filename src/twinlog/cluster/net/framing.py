@@ -27,7 +27,7 @@ MAX_FRAME_BYTES: Final = 512 * 1024 * 1024
 """Maximum size of a response. Requests limit it to tens of MB, so a larger one is not Kafka's."""
 
 
-class LateAnswer(TimeoutError):
+class ResponseTimeout(TimeoutError):
     """A response was not complete in time."""
 
     def __init__(self, got: int, size: int, *, is_silent: bool) -> None:
@@ -59,7 +59,7 @@ def receive_frame(
 ) -> memoryview:
     """Return the next frame, without its size, in a new buffer.
 
-    Raises LateAnswer if the frame is not complete at `deadline` or if no byte arrives for
+    Raises ResponseTimeout if the frame is not complete at `deadline` or if no byte arrives for
     `silent_s`. Raises another OSError if the connection breaks, and CorruptData if the size is
     negative or above `max_bytes`.
     """
@@ -101,7 +101,7 @@ def _receive(sock: socket.socket, size: int, deadline: float, silent_s: float) -
             if not count:
                 raise ConnectionResetError("the broker closed the connection")
         if count < 0:
-            raise LateAnswer(received, size, is_silent=last_received + silent_s < deadline)
+            raise ResponseTimeout(received, size, is_silent=last_received + silent_s < deadline)
         received += count
         last_received = time.monotonic()
     return view

@@ -230,7 +230,7 @@ class HotConnection:
             self._failure = error
         return answers
 
-    def count_unanswered(self, contexts: Iterable[object]) -> None:
+    def mark_unanswered(self, contexts: Iterable[object]) -> None:
         """Add requests to those in flight again, because their responses could not be decoded."""
         self._in_flight.extendleft((-1, context, 0, 0.0) for context in reversed(list(contexts)))
 

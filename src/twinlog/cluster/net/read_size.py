@@ -37,7 +37,7 @@ from typing import Final
 
 LEAST_BYTES: Final = 64 << 10
 
-PASSED: Final = 8
+UNTHROTTLED_BEFORE_GROWTH: Final = 8
 """Number of unthrottled responses before the size is doubled. Too large a size causes a mute."""
 
 
@@ -50,11 +50,11 @@ class ReadSize:
     _passed: int = 0
 
     def adapt(self, *, is_throttled: bool) -> None:
-        """Halve the size after a throttled response, or double it after PASSED responses without
-        throttling.
+        """Halve the size after a throttled response, or double it after
+        UNTHROTTLED_BEFORE_GROWTH responses without throttling.
         """
         self._passed = 0 if is_throttled else self._passed + 1
         if is_throttled:
             self.most_bytes = max(LEAST_BYTES, self.most_bytes // 2)
-        elif self._passed >= PASSED:
+        elif self._passed >= UNTHROTTLED_BEFORE_GROWTH:
             self.most_bytes, self._passed = min(self.ceiling, self.most_bytes * 2), 0

@@ -205,7 +205,7 @@ all renew at the same time. Java's sasl.login.refresh.window.jitter has the same
 
 
 @dataclass(slots=True, kw_only=True)
-class _HeldToken:
+class _CachedToken:
     token: str
     renew_at: float
     ends_at: float
@@ -216,7 +216,7 @@ class _Slot:
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.held: _HeldToken | None = None
+        self.held: _CachedToken | None = None
 
 
 class TokenCache:
@@ -257,10 +257,10 @@ class TokenCache:
         with self._lock:
             self._slots.pop(settings, None)
 
-    def _hold(self, fetched: Token, settings: OAuthSettings, now: float) -> _HeldToken:
+    def _hold(self, fetched: Token, settings: OAuthSettings, now: float) -> _CachedToken:
         lifetime = UNKNOWN_LIFETIME_S if fetched.lifetime_s is None else fetched.lifetime_s
         share = settings.refresh_share - JITTER_SHARE * self._chance()
-        return _HeldToken(
+        return _CachedToken(
             token=fetched.text, renew_at=now + lifetime * share, ends_at=now + lifetime
         )
 

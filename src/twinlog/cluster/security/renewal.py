@@ -39,16 +39,16 @@ SETTLES_S: Final = 15.0
 takes, and longer than the interval of checks.
 """
 
-Mark = tuple[str, int, int, int]
+FileStamp = tuple[str, int, int, int]
 """A file's path, modification time (ns), size and inode. Without the file, all but path are -1."""
 
 
-def marks_of(files: Iterable[tuple[str, str]]) -> tuple[Mark, ...]:
-    """Return the marks of these files. A mark changes with its file. Follows symbolic links."""
-    return tuple(_mark(path) for path in dict.fromkeys(path for _, path in files))
+def file_stamps(files: Iterable[tuple[str, str]]) -> tuple[FileStamp, ...]:
+    """Return the stamps of these files. A stamp changes with its file. Follows symbolic links."""
+    return tuple(_stamp(path) for path in dict.fromkeys(path for _, path in files))
 
 
-def _mark(path: str) -> Mark:
+def _stamp(path: str) -> FileStamp:
     try:
         state = os.stat(path)  # noqa: PTH116 (a name that is no path also raises ValueError)
     except (OSError, ValueError):
@@ -64,8 +64,8 @@ class FollowedFiles:
         self.settings = settings
         """The settings in use, from the last state in which all files were usable."""
         self._read = read
-        self._used: tuple[Mark, ...] | None = None
-        """Marks of the files from which `settings` were read. None until the first check, because
+        self._used: tuple[FileStamp, ...] | None = None
+        """Stamps of the files from which `settings` were read. None until the first check, because
         the files may have changed since they were first read.
         """
         self._wrong_since: float | None = None
@@ -77,19 +77,19 @@ class FollowedFiles:
 
         `now` is in seconds of any monotonic clock.
         """
-        marks = marks_of(self.settings.files)
-        if marks == self._used:
+        stamps = file_stamps(self.settings.files)
+        if stamps == self._used:
             self._wrong_since, self._reported = None, ""  # the old files may have been restored
             return False
-        changed = [mark[0] for mark in marks if mark not in (self._used or ())]
+        changed = [stamp[0] for stamp in stamps if stamp not in (self._used or ())]
         try:
             current = self._read()
         except ConfigError as error:
             self._is_wrong(error, changed, now)
             return False
-        # use the marks from before `_read`, so that the next check notices changes during `_read`
+        # use the stamps from before `_read`, so that the next check notices changes during `_read`
         same_files = current.files == self.settings.files
-        self._used = marks if same_files else marks_of(current.files)
+        self._used = stamps if same_files else file_stamps(current.files)
         self._wrong_since, self._reported = None, ""
         if current == self.settings:
             return False

@@ -47,14 +47,14 @@ def _describe_topics(
     def ask(pending: Sequence[str]) -> Any:
         return client.attempt(None, _request(TOPIC, pending, None), minimum=WITH_SOURCE).results
 
-    described = of_each_topic(client, names, ask, doing="describing", right="DESCRIBE_CONFIGS")
+    described = for_each_topic(client, names, ask, doing="describing", right="DESCRIBE_CONFIGS")
     return {
         name: result if isinstance(result, TwinlogError) else _entries(result)
         for name, result in described.items()
     }
 
 
-def of_each_topic(
+def for_each_topic(
     client: ClusterClient,
     names: Iterable[str],
     ask: Callable[[Sequence[str]], Sequence[Message]],
@@ -195,7 +195,7 @@ def _alter(
             None, _changes_request({name: changes[name] for name in pending})
         ).responses
 
-    done = of_each_topic(client, changes, ask, doing="changing", right="ALTER_CONFIGS")
+    done = for_each_topic(client, changes, ask, doing="changing", right="ALTER_CONFIGS")
     return {name: error for name, error in done.items() if isinstance(error, TwinlogError)}
 
 

@@ -44,7 +44,7 @@ class Quota:
         """The entity as text like `client-id shop, user (default)`."""
         return ", ".join(f"{kind} {name or '(default)'}" for kind, name in self.entity)
 
-    def may_bind(self, client_id: str) -> bool:
+    def may_apply_to(self, client_id: str) -> bool:
         """Return True if the quota might apply to this client ID. Quotas of any user count, because
         only the brokers know the name of the client's user.
         """

@@ -49,7 +49,7 @@ WITH_DEFAULTS: Final = 4
 BY_NAME: Final = 5
 """The last version of DeleteTopics that identifies topics by name only."""
 
-KEPT: Final = {
+PERMANENT_CONFIGS: Final = {
     "cleanup.policy": "delete",
     "retention.ms": "-1",
     "retention.bytes": "-1",
@@ -137,11 +137,15 @@ def _replication_error(client: ClusterClient, wanted: Message) -> ClusterError:
     )
 
 
-def ensure_kept_topic(client: ClusterClient, name: str, *, replication_factor: int) -> None:
-    """Create a topic that never deletes records (KEPT), with one partition, unless it exists."""
+def ensure_permanent_topic(client: ClusterClient, name: str, *, replication_factor: int) -> None:
+    """Create a topic that never deletes records, with one partition, unless it exists."""
     if client.metadata([name]).topics[name].error == UNKNOWN_TOPIC_OR_PARTITION:
         create_topic(
-            client, name, partitions=1, replication_factor=replication_factor, configs=KEPT
+            client,
+            name,
+            partitions=1,
+            replication_factor=replication_factor,
+            configs=PERMANENT_CONFIGS,
         )
     wait_for_topic(client, name)
 

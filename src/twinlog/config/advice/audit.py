@@ -30,7 +30,7 @@ from twinlog.config.files.properties import DuplicateKey
 from twinlog.config.files.providers import has_variable, provider_key, without_variables
 from twinlog.config.flow.custom_classes import METHODS, SEPARATES
 from twinlog.config.flow.policies import IDENTITY_CLASS, SEPARATOR, SOURCE_ALIAS, is_blank
-from twinlog.config.flow.precedence import enabled, prefixes
+from twinlog.config.flow.precedence import enabled_or_why_not, prefixes
 from twinlog.config.flow.schema import FlowConfig, PolicyKind
 from twinlog.config.keys.client_keys import SECURITY_PROTOCOL, is_connection_key
 from twinlog.config.keys.key_table import OWN_FLOW_NAMES, OWN_PREFIX, OWN_PROCESS_NAMES, RENAMED
@@ -361,7 +361,7 @@ def _nearest_alias(key: str, aliases: Collection[str]) -> str | None:
 def audit_switches(raw: Settings, flows: Collection[Flow]) -> Iterator[ConfigWarning]:
     """Yield warnings about flows that a line seems to enable, but does not."""
     for flow in flows:
-        on, reason = enabled(raw, flow)
+        on, reason = enabled_or_why_not(raw, flow)
         setting = raw.get(f"{flow}.enabled") or raw.get("enabled")
         if not on and reason and setting is not None:
             yield warning(WarningCode.FLOW_OFF, setting, reason)
@@ -404,11 +404,11 @@ def _pattern_warnings(name: str, setting: Setting) -> Iterator[ConfigWarning]:
         yield warning(WarningCode.STAR_PATTERN, setting, message)
     for entry in entries:
         shown = "a value of a config provider" if setting.secret else f"`{entry}`"
-        why = hopeless(entry, names_topics=name in _OF_TOPICS)
+        why = why_never_matches(entry, names_topics=name in _OF_TOPICS)
         if why:
             why = "matches nothing" if setting.secret else why
             yield warning(WarningCode.MATCHES_NOTHING, setting, f"{shown} {why}")
-        meant = glob_like(entry)
+        meant = intended_pattern(entry)
         if meant and not setting.secret:
             message = f"{shown} means any number of `{entry[-2]}` at the end; did you mean {meant}?"
             yield warning(WarningCode.STAR_PATTERN, setting, message)
@@ -461,9 +461,9 @@ _QUOTES: Final = "\"'"
 _GLOB: Final = re.compile(r"[a-zA-Z0-9_-]+\*")
 
 
-def hopeless(entry: str, *, names_topics: bool) -> str | None:
+def why_never_matches(entry: str, *, names_topics: bool) -> str | None:
     """Return why this entry of a list of patterns matches no name, or None if it may match one."""
-    body = _always_ahead(entry)
+    body = _rejecting_lookahead(entry)
     if body is not None:
         return (
             f"matches no name: {_AHEAD_NOT}...) forbids `{body}`, which also matches an empty "
@@ -479,14 +479,14 @@ def hopeless(entry: str, *, names_topics: bool) -> str | None:
     return None
 
 
-def glob_like(entry: str) -> str | None:
+def intended_pattern(entry: str) -> str | None:
     """Return the pattern that was probably meant by an entry that ends with `*` after a plain
     character, or None.
     """
     return f"{entry[:-1]}.*" if _GLOB.fullmatch(entry) else None
 
 
-def _always_ahead(entry: str) -> str | None:
+def _rejecting_lookahead(entry: str) -> str | None:
     """Return the body of a look-ahead that rejects every name, or None if there is none."""
     start = entry.removeprefix("^")
     if not start.startswith(_AHEAD_NOT) or _has_choices(entry):

@@ -16,8 +16,8 @@ from typing import Final
 from twinlog.config.flow.connect import CHAIN, CONNECT_PREFIXES
 from twinlog.config.flow.precedence import prefixes
 from twinlog.config.flow.schema import FlowConfig, MirrorConfig
-from twinlog.config.flow.transforms import PARTS, TRANSFORMS_PREFIX
-from twinlog.config.flow.tuning import MOST_REQUEST_BYTES, is_cut
+from twinlog.config.flow.transforms import TRANSFORM_KEYS, TRANSFORMS_PREFIX
+from twinlog.config.flow.tuning import MOST_REQUEST_BYTES, exceeds_limit
 from twinlog.config.keys.client_keys import CLIENT_KEYS, Role, is_connection_key, words
 from twinlog.config.keys.key_table import DEFINITIONS, RENAMED, Support, worker_meaning
 from twinlog.config.values.origin import ClientProperties, Setting, Settings, shown_key
@@ -248,8 +248,8 @@ def _flow_keys(settings: Settings) -> Iterator[ExplainedKey]:
             )
     for name, setting in settings.stripped(TRANSFORMS_PREFIX).items():
         part = name.rpartition(".")[2]
-        if part in PARTS:
-            yield _explain(setting, Support.ACTS, f"a transform: {PARTS[part]}")
+        if part in TRANSFORM_KEYS:
+            yield _explain(setting, Support.ACTS, f"a transform: {TRANSFORM_KEYS[part]}")
 
 
 def _connect_keys(config: FlowConfig) -> Iterator[ExplainedKey]:
@@ -383,7 +383,9 @@ def _differences(config: FlowConfig) -> Iterator[str]:
         )
     if "linger.ms" in producer:
         yield f"{producer.origin('linger.ms').key}: always 0; records are sent when they arrive"
-    if "max.request.size" in producer and is_cut(asked := producer.origin("max.request.size")):
+    if "max.request.size" in producer and exceeds_limit(
+        asked := producer.origin("max.request.size")
+    ):
         yield (
             f"{asked.key}: {asked.value} is limited to {MOST_REQUEST_BYTES} (64 MiB): brokers "
             "accept requests of at most 100 MiB (socket.request.max.bytes), and the last batch of "

@@ -215,7 +215,7 @@ class _ChainReader:
         kind = f"{_KAFKAS}Filter" if key.startswith(CHAIN) else f"{_KAFKAS_PREDICATES}HasHeaderKey"
         what = f"{key.partition('.')[2]} has no {part}"
         todo = f"add {self._flow}.{key}.{part} = {_EXAMPLES.get(part, kind)}"
-        raise refuse(found or owner, what, todo, lacks=f"{key}.")
+        raise refuse(found or owner, what, todo, missing_key=f"{key}.")
 
     def step(self, name: str, listed: Setting) -> ConnectStep | None:
         """Read a transform. Return its step, or None for a router, which is added to `routers`."""
@@ -257,7 +257,7 @@ class _ChainReader:
         if named is None:
             if negate is not None:
                 todo = f"add {self._flow}.{key}.predicate = NAME, or remove the line"
-                raise refuse(negate, "there is no predicate to negate", todo, lacks=f"{key}.")
+                raise refuse(negate, "there is no predicate to negate", todo, missing_key=f"{key}.")
             return every, RecordCondition()
         # Connect checks this value trimmed, but then reads it untrimmed, so `true ` does not negate
         is_negated = negate is not None and to_boolean(negate) and parse_boolean(negate.value)
@@ -265,7 +265,7 @@ class _ChainReader:
         names = () if listed is None else to_list(listed)
         if name not in names:
             todo = suggestion(name, names) or f"add {name} to {self._flow}.{PREDICATES}"
-            raise refuse(named, f"{PREDICATES} does not list {name}", todo, lacks=PREDICATES)
+            raise refuse(named, f"{PREDICATES} does not list {name}", todo, missing_key=PREDICATES)
         key = f"{PREDICATES}.{name}"
         kind = self.needed(key, "type", named)
         match short := class_name(kind.value).removeprefix(_KAFKAS_PREDICATES):

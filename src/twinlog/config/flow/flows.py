@@ -89,7 +89,7 @@ class FlowValues:
     def boolean(self, name: str) -> bool:
         return to_boolean(self.setting(name))
 
-    def rounds(self, stem: str) -> tuple[bool, int]:
+    def enabled_and_interval(self, stem: str) -> tuple[bool, int]:
         """Return True if a periodic task is enabled, and its interval in seconds."""
         name = f"{stem}.interval.seconds"
         interval = self.number(name)
@@ -175,9 +175,9 @@ def read_flow(raw: Settings, flow: Flow) -> FlowConfig:
     policy = with_routers(policy, chain.routers, settings)
     refuse_acls_by_name(settings, policy)
     producer = clients.target_producer
-    refreshes, refresh_s = values.rounds("refresh.topics")
-    syncs_configs, configs_s = values.rounds("sync.topic.configs")
-    syncs_acls, acls_s = values.rounds("sync.topic.acls")
+    refreshes, refresh_s = values.enabled_and_interval("refresh.topics")
+    syncs_configs, configs_s = values.enabled_and_interval("sync.topic.configs")
+    syncs_acls, acls_s = values.enabled_and_interval("sync.topic.acls")
     return FlowConfig(
         flow=flow,
         source_alias=source_alias,
@@ -321,7 +321,7 @@ def refuse_contradictions(settings: Settings, consumer: ClientProperties) -> Non
             "if the target's partition count differs from the source's, records can only "
             "be distributed by key",
             f"add {TARGET_PARTITIONS} = keyed, or remove this line",
-            lacks=TARGET_PARTITIONS,
+            missing_key=TARGET_PARTITIONS,
         )
     enforced = settings.get(_ENFORCES)
     if enforced is not None and trimmed(enforced.value) == "quota" and _RPO not in settings:
@@ -329,7 +329,7 @@ def refuse_contradictions(settings: Settings, consumer: ClientProperties) -> Non
             enforced,
             f"{_RPO} is not set, so there is nothing to enforce",
             f"add {_RPO} = NUMBER",
-            lacks=_RPO,
+            missing_key=_RPO,
         )
     wanted = settings.get(_EXACTLY_ONCE)
     reads_all = trimmed(consumer.get(ISOLATION_LEVEL, "")) == Isolation.READ_UNCOMMITTED
@@ -397,7 +397,7 @@ def _writers(flows: Sequence[Flow], cluster: str) -> Iterator[tuple[Flow, bool]]
 
 
 def _heartbeat(values: FlowValues, pair: Flow, *, into_target: bool) -> HeartbeatConfig | None:
-    beats, interval = values.rounds("emit.heartbeats")
+    beats, interval = values.enabled_and_interval("emit.heartbeats")
     if not beats:
         return None
     return HeartbeatConfig(

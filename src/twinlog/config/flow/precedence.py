@@ -132,7 +132,7 @@ def candidate_flows(aliases: Iterable[str]) -> tuple[Flow, ...]:
 _EMIT_HEARTBEATS = "emit.heartbeats.enabled"
 
 
-def enabled(raw: Settings, flow: Flow) -> tuple[bool, str]:
+def enabled_or_why_not(raw: Settings, flow: Flow) -> tuple[bool, str]:
     """Return True if MirrorMaker 2 would run the flow. Else return False, with the reason if a line
     seems to enable the flow, or an empty text.
 

@@ -49,7 +49,7 @@ _OTHERS: Final = (_ON_ERROR, _QUARANTINE, _ENVIRONMENT, _REMOVED, _MEMORY)
 _TOPICS: Final = "topics"
 _FUNCTION: Final = "function"
 _SQL: Final = "sql"
-PARTS: Final = {
+TRANSFORM_KEYS: Final = {
     _TOPICS: "source topics whose records it changes",
     _FUNCTION: "a function of a DataFrame that returns a DataFrame: `package.module:function`",
     _SQL: "a query of the view `records`: SELECT ... FROM records",
@@ -198,9 +198,9 @@ def _refuse_unused(settings: Settings, names: Iterable[str]) -> None:
         name, _, part = key.rpartition(".")
         if key in _OTHERS:
             continue
-        if part not in PARTS or not name:
+        if part not in TRANSFORM_KEYS or not name:
             start = setting.key.removesuffix(key)
-            known = [f"{start}{name}.{part}" for part in PARTS if name]
+            known = [f"{start}{name}.{part}" for part in TRANSFORM_KEYS if name]
             hint = suggestion(setting.key, [*(f"{start}{part}" for part in _OTHERS), *known])
             raise refuse(setting, "no such key", hint or f"write {start}NAME.{_SQL}")
         if name not in names:
@@ -209,7 +209,7 @@ def _refuse_unused(settings: Settings, names: Iterable[str]) -> None:
                 setting,
                 f"{TRANSFORMS} does not list {name}, so it would change no record",
                 hint or f"add {name} to {TRANSFORMS}, or remove the line",
-                lacks=TRANSFORMS,
+                missing_key=TRANSFORMS,
             )
 
 
@@ -227,14 +227,14 @@ def _transform(settings: Settings, name: str, listed: Setting) -> TransformConfi
             listed,
             f"{name} has neither a function nor a query",
             f"add {key}.{_FUNCTION} = package.module:function, or a query as {key}.{_SQL}",
-            lacks=f"{TRANSFORMS_PREFIX}{name}.",
+            missing_key=f"{TRANSFORMS_PREFIX}{name}.",
         )
     if topics is None:
         raise refuse(
             listed,
             f"{name} has no topics",
             f"add {key}.{_TOPICS} = orders, pay.*",
-            lacks=f"{TRANSFORMS_PREFIX}{name}.",
+            missing_key=f"{TRANSFORMS_PREFIX}{name}.",
         )
     pattern = to_names(topics)
     if not pattern.entries:

@@ -91,7 +91,7 @@ def read_tuning(
     )
 
 
-def is_cut(setting: Setting) -> bool:
+def exceeds_limit(setting: Setting) -> bool:
     """Return True if this `max.request.size` exceeds the limit, to which it is then reduced."""
     return to_number(setting, width="int", low=0) > MOST_REQUEST_BYTES
 
@@ -125,7 +125,7 @@ def _recompression(producer: ClientProperties, compression: Setting | None) -> R
                 compression,
                 "has no codec",
                 "write <target alias>.producer.compression.type too",
-                lacks="producer.compression.type",
+                missing_key="producer.compression.type",
             )
         return None
     codec = _CODECS[to_choice(producer.origin("compression.type"), tuple(_CODECS))]

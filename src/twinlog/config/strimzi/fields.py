@@ -203,7 +203,7 @@ class SectionReader:
         self.idle: list[tuple[Node, Field]] = []
         self.errors: list[ConfigError] = []
         """Errors of unknown and refused fields. Reading continues without these fields."""
-        self.meant: set[str] = set()
+        self.misspelt_fields: set[str] = set()
         """Names of fields that were probably meant by unknown fields. An error that such a field is
         missing is only a consequence.
         """
@@ -218,7 +218,7 @@ class SectionReader:
                 near = nearest(name, known)
                 todo = f"did you mean {near}?" if near else "remove it"
                 self.errors.append(value.refuse("KafkaMirrorMaker2 has no such field", todo))
-                self.meant |= {near} if near else set()
+                self.misspelt_fields |= {near} if near else set()
                 continue
             match field.use:
                 case Use.USED:

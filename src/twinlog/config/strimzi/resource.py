@@ -107,7 +107,7 @@ class _ResourceReader:
         """Raise `error` together with the errors found before it. `error` is left out if it is only
         a consequence of an unknown field.
         """
-        follows = error.lacks in self._reader.meant
+        follows = error.missing_key in self._reader.misspelt_fields
         errors = [*self._errors, *([] if follows else [error])]
         first, *more = sorted(errors, key=lambda error: error.line or 0)
         first.more = tuple(more)
@@ -139,7 +139,7 @@ class _ResourceReader:
         pod = pod_of(document["spec"].fields())
         self._collected.settings = with_secrets(self._collected.settings, self._secrets, pod)
         self._use_secrets(kind)
-        self._say_idle(OF_PODS if pod else ())
+        self._warn_of_idle_fields(OF_PODS if pod else ())
         return RawConfig(
             file=self._file,
             settings=Settings(self._collected.settings),
@@ -260,7 +260,7 @@ class _ResourceReader:
         self._collected.set(PROVIDERS, names, kind)
         self._collected.set(f"{PROVIDERS}.{PROVIDER}.class", PROVIDER_CLASS, kind)
 
-    def _say_idle(self, used: tuple[str, ...]) -> None:
+    def _warn_of_idle_fields(self, used: tuple[str, ...]) -> None:
         idle = [node for node, field in self._reader.idle if field.name not in used]
         if not idle:
             return

@@ -478,7 +478,7 @@ def _required(section: Node, fields: Mapping[str, Node], name: str) -> Node:
 def missing_error(section: Node, name: str) -> ConfigError:
     """Return the error for a section that lacks a field."""
     error = section.refuse(f"{name} is missing", f"add `{name}: ...`")
-    error.lacks = name
+    error.missing_key = name
     return error
 
 

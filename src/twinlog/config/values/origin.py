@@ -184,7 +184,7 @@ def shown_key(key: str) -> str:
 
 
 def refuse(
-    setting: Setting, what: str, todo: str, *, lacks: str = "", code: str | None = None
+    setting: Setting, what: str, todo: str, *, missing_key: str = "", code: str | None = None
 ) -> ConfigError:
     """Return the error for an invalid setting: file, line, key, the problem, and what to do."""
     return ConfigError(
@@ -192,6 +192,6 @@ def refuse(
         file=setting.file,
         line=setting.line,
         key=shown_key(setting.key),
-        lacks=lacks,
+        missing_key=missing_key,
         code=code,
     )

@@ -58,7 +58,7 @@ def to_boolean(setting: Setting) -> bool:
     return text == "true"
 
 
-def _in_digits(setting: Setting) -> str | None:
+def _advice_for_duration(setting: Setting) -> str | None:
     """Return `write NUMBER` for a value such as `10m` if the key has a unit, else None."""
     written = _DURATION.fullmatch(setting.value.strip().lower())
     unit = next((ms for end, ms in _UNITS_OF_KEYS.items() if setting.key.endswith(end)), None)
@@ -73,7 +73,7 @@ def to_number(setting: Setting, *, width: str, low: int | None) -> int:
     text = trimmed(setting.value)
     limit = 1 << (_WIDTHS[width] - 1)
     if not _NUMBER.fullmatch(text) or not -limit <= int(text) < limit:
-        todo = _in_digits(setting) or "write digits only"
+        todo = _advice_for_duration(setting) or "write digits only"
         if _NUMBER.fullmatch(text):
             todo = f"write a number from {-limit if low is None else low} to {limit - 1}"
         raise refuse(setting, f"{setting.shown} is not a whole number ({width})", todo)

@@ -175,7 +175,7 @@ class Adoption:
             )
 
 
-NOTHING: Final = Adoption()
+NO_ADOPTION: Final = Adoption()
 
 
 def write_rows(
@@ -220,9 +220,9 @@ class Adopter:
     accept_loss: bool = False
     is_shared: bool = False
     """True if topics keep their names, so that applications may also write to remote topics."""
-    may_run: bool = False
+    permits_running: bool = False
     """True to permit a running MirrorMaker 2, because the result is only shown."""
-    _company: frozenset[int] = frozenset()
+    _other_flow_producers: frozenset[int] = frozenset()
     """Producer IDs of Twinlog's other flows. Their records in shared topics are ignored, because
     they are from neither MirrorMaker 2 nor another client.
     """
@@ -234,11 +234,11 @@ class Adopter:
         """Return the partitions to adopt. Raises AdoptionRefused if MirrorMaker 2 is running, if
         its offset storage topic does not exist, or if only other connectors have positions in it.
         """
-        if not self.may_run:
+        if not self.permits_running:
             refuse_running(self.target, self.storage, self.flow)
         if self.is_shared and has_state(self.target, within_s=STATE_WITHIN_S):
             rows = state_rows(self.target)
-            self._company = producers_of_others(self.flow, rows)
+            self._other_flow_producers = producers_of_others(self.flow, rows)
         positions = read_positions(self.target, self.storage)
         self._check_connector(positions)
         targets = {plan.source: plan.target for plan in plans}
@@ -253,7 +253,7 @@ class Adopter:
         for plan in plans:
             if plan.targets and self._begins_again(plan, maps) and plan.source in positions.noted:
                 refused[plan.source] = self._keyed_error(plan, positions.noted[plan.source])
-        if due and not self.may_run:
+        if due and not self.permits_running:
             refused |= self._refuse_growing(due, maps, positions, ends)
             due = [plan for plan in due if plan.source not in refused]
         if due:
@@ -347,14 +347,14 @@ class Adopter:
 
     def _has_grown(self, tp: TopicPartition, before: int, now: int) -> bool:
         """Return True if a batch in [before, now) is not from one of Twinlog's other flows."""
-        return not self._company or any(self._foreign_batches(tp, before, now))
+        return not self._other_flow_producers or any(self._foreign_batches(tp, before, now))
 
     def _foreign_batches(
         self, tp: TopicPartition, begin: int, end: int
     ) -> Iterator[tuple[BatchHeader, Sequence[Record]]]:
         """Yield the target's batches in [begin, end), except those of Twinlog's other flows."""
         for header, records in read_committed(self.target, tp, begin, end):
-            if header.magic < 2 or header.producer_id not in self._company:
+            if header.magic < 2 or header.producer_id not in self._other_flow_producers:
                 yield header, records
 
     def _refuse_growing(
@@ -429,7 +429,7 @@ class Adopter:
                 upstream, jumped = max(aligned.upstream, noted) + 1, aligned.jumped_back
         elif noted < 0:
             may_lack = plan.target.topic in self._target_may_lack
-            if self._company and bounds[0] == 0 < bounds[1] and not may_lack:
+            if self._other_flow_producers and bounds[0] == 0 < bounds[1] and not may_lack:
                 return None
             what = (
                 f"{plan.target}: has records, none of which can be read, and MirrorMaker 2 noted "
@@ -581,7 +581,7 @@ class TakeOver:
         `Adopter.survey` does.
         """
         if self.storage is None:
-            return NOTHING
+            return NO_ADOPTION
         maps = self.map_reader.read()
         unread = {
             p.source: problem for p in plans if (problem := maps.problem(p.source)) is not None

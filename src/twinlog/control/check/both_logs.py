@@ -13,7 +13,7 @@ from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.net.metadata import NO_EPOCH, NO_NODE
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.config.flow.schema import FlowConfig
-from twinlog.control.check.offline_status import AskedClusters
+from twinlog.control.check.offline_status import QueriedClusters
 from twinlog.control.flow.wiring import flow_setup
 from twinlog.errors import TwinlogError
 from twinlog.model import Isolation, TopicPartition
@@ -46,13 +46,13 @@ def both_logs(
     """
     setup = flow_setup(flow)
     with ExitStack() as closing:
-        clusters = AskedClusters(closing, GIVES_UP_S)
-        clusters.ask((setup.source, setup.target))
+        clusters = QueriedClusters(closing, GIVES_UP_S)
+        clusters.query((setup.source, setup.target))
         return _facts(clusters, setup.source, source), _facts(clusters, setup.target, target)
 
 
 def _facts(
-    clusters: AskedClusters, cluster: ClusterSettings, parts: Collection[TopicPartition]
+    clusters: QueriedClusters, cluster: ClusterSettings, parts: Collection[TopicPartition]
 ) -> dict[TopicPartition, LogFacts]:
     problem = clusters.problem(cluster)
     if problem is None:

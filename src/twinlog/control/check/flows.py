@@ -52,7 +52,7 @@ from twinlog.mirror.state.generations import Claim
 from twinlog.mirror.state.published import published_status
 from twinlog.model import TopicPartition
 from twinlog.quantities import first_few, plural
-from twinlog.survey.capabilities import UNTRIED
+from twinlog.survey.capabilities import NO_CAPABILITIES
 from twinlog.survey.copied_topics import copies_by_name
 from twinlog.survey.discovery import (
     absence,
@@ -68,7 +68,7 @@ from twinlog.survey.discovery import (
 )
 from twinlog.survey.ends import NO_ENDS, Want, read_ends
 from twinlog.survey.picture import read_maps
-from twinlog.survey.rights import denied_error, hidden_configs, may, visible_topics
+from twinlog.survey.rights import denied_error, hidden_configs, is_permitted, visible_topics
 from twinlog.survey.state_reader import state_rows
 from twinlog.survey.topic_configs import new_topic_configs
 from twinlog.wire.error_codes import TOPIC_AUTHORIZATION_FAILED
@@ -248,7 +248,7 @@ class _FlowCheck:
             self._clients.lane_source, self._clients.source, self._source_metadata, self._mirrored
         )
         for name in self._mirrored:
-            if not may(seen, name, Operation.READ):
+            if not is_permitted(seen, name, Operation.READ):
                 self._problem(denied_error(self._flow.flow.source, "READ", name), name)
         synced = self._flow.config_sync.enabled
         read = [
@@ -274,11 +274,15 @@ class _FlowCheck:
         )
         for name, remote in existing.items():
             for right in (Operation.WRITE, Operation.READ):
-                if not may(seen, remote, right):
+                if not is_permitted(seen, remote, right):
                     self._problem(denied_error(self._flow.flow.target, right.name, remote), name)
             wanted, count = self._mirrored[name], self._target_metadata.topics[remote]
             grows = len(count.partitions) < len(wanted.partitions)
-            if grows and self._may_grow and not may(self._target_metadata, remote, Operation.ALTER):
+            if (
+                grows
+                and self._may_grow
+                and not is_permitted(self._target_metadata, remote, Operation.ALTER)
+            ):
                 self._problem(denied_error(self._flow.flow.target, "ALTER", remote), name)
         self._report.notes += hidden_configs(
             self._target_metadata,
@@ -301,7 +305,7 @@ class _FlowCheck:
         )
         self._report.notes += [
             f"the capabilities of {self._flow.flow.target} cannot be tested, so the guarantee "
-            f"would be '{UNTRIED.guarantee}': {error}"
+            f"would be '{NO_CAPABILITIES.guarantee}': {error}"
             for error in self._own_topic_errors(PROBE_TOPIC)
         ]
 
@@ -313,7 +317,7 @@ class _FlowCheck:
                 yield creation
             return
         for right in (Operation.WRITE, Operation.READ):
-            if not may(self._target_metadata, name, right):
+            if not is_permitted(self._target_metadata, name, right):
                 yield denied_error(self._flow.flow.target, right.name, name)
 
     def group(self) -> None:
@@ -327,7 +331,7 @@ class _FlowCheck:
 
     def state(self) -> None:
         """Add a note if the last run of this flow has not ended cleanly."""
-        if STATE_TOPIC not in self._target_metadata.topics or not may(
+        if STATE_TOPIC not in self._target_metadata.topics or not is_permitted(
             self._target_metadata, STATE_TOPIC, Operation.READ
         ):
             return
@@ -348,7 +352,7 @@ class _FlowCheck:
             if topic.plan not in (Plan.CREATE, Plan.MISSING)
             # leave out topics whose records are placed by key, because they are treated as shared
             if not self._flow.places_by_key(topic.partitions, topic.remote_partitions)
-            if may(self._target_metadata, topic.remote_topic, Operation.READ)
+            if is_permitted(self._target_metadata, topic.remote_topic, Operation.READ)
             for number in range(min(topic.partitions, topic.remote_partitions))
         }
         known = self._mapped if targets else ()
@@ -382,7 +386,7 @@ class _FlowCheck:
 
     @cached_property
     def _mapped(self) -> Container[PartitionKey]:
-        if not may(self._target_metadata, map_topic_of(self._flow.flow), Operation.READ):
+        if not is_permitted(self._target_metadata, map_topic_of(self._flow.flow), Operation.READ):
             return ()
         return read_maps(
             self._clients.target, self._flow.flow, self._target_metadata, after=NO_ENDS
@@ -480,7 +484,9 @@ def _configs(
     seen = target.metadata([*drift.topics]) if drift.topics else None
     denied = [*drift.closed]
     if seen is not None:
-        denied += [name for name in drift.topics if not may(seen, name, Operation.ALTER_CONFIGS)]
+        denied += [
+            name for name in drift.topics if not is_permitted(seen, name, Operation.ALTER_CONFIGS)
+        ]
     if denied:
         report.notes.append(closed_configs(flow, denied))
 
@@ -595,7 +601,7 @@ def _missing(written: _WrittenTopic) -> TwinlogError | None:
     client, topic = written.client, written.topic
     seen = client.metadata([topic])
     if not seen.topics[topic].error:
-        lacking = (right for right in written.rights if not may(seen, topic, right))
+        lacking = (right for right in written.rights if not is_permitted(seen, topic, right))
         return next((denied_error(client.alias, right.name, topic) for right in lacking), None)
     hidden = seen.topics[topic].error == TOPIC_AUTHORIZATION_FAILED
     try:

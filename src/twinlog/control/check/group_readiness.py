@@ -26,7 +26,7 @@ from twinlog.control.flow.wiring import flow_setup
 from twinlog.control.groups.counterparts import (
     NOTHING_COMMITTED,
     Counterpart,
-    TargetOffsets,
+    CounterpartFinder,
     why_no_counterpart,
 )
 from twinlog.control.groups.left_out import (
@@ -199,7 +199,7 @@ def survey_groups(
         source_groups, consumers, [group.name for group in selected if group.is_share]
     )
     tps = {tp for _, of_group in _read(offsets) for tp in of_group}
-    finder = TargetOffsets(led_flow, source_groups.client, target_groups.client)
+    finder = CounterpartFinder(led_flow, source_groups.client, target_groups.client)
     counterparts = finder.find(tps, finder.views()) if tps else {}
     return GroupSurvey(
         led=led_flow,

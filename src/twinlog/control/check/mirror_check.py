@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import Final
 
-from twinlog.cluster.certificates import Ending, certificate_ends, urgent
+from twinlog.cluster.certificates import ExpiryUrgency, certificate_ends, urgent
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.net.metadata import ClusterMetadata, TopicMetadata
 from twinlog.cluster.net.settings import ClusterSettings
@@ -23,7 +23,7 @@ from twinlog.config.flow.schema import FlowConfig, MirrorConfig
 from twinlog.control.adopt.adoption import AdoptedPartition, Adopter, Adoption, adopter_of
 from twinlog.control.adopt.mm2_positions import SyncsTopic
 from twinlog.control.check.flows import Clients, check_flow
-from twinlog.control.check.offline_status import AskedClusters
+from twinlog.control.check.offline_status import QueriedClusters
 from twinlog.control.check.report import (
     CheckReport,
     ClusterReport,
@@ -72,8 +72,8 @@ def check(
     neighbours = neighbours_of(config.flows)
     setups = [flow_setup(flow, adopts(flow), neighbours) for flow in config.flows]
     with ExitStack() as closing:
-        asked = AskedClusters(closing, gives_up_s)
-        asked.ask((cluster for setup in setups for cluster in setup.clusters()), say)
+        asked = QueriedClusters(closing, gives_up_s)
+        asked.query((cluster for setup in setups for cluster in setup.clusters()), say)
         clients = asked.clients
         cluster_reports = {client: _reported(client, asked.answer(client)) for client in clients}
         neighbours.learn({report.alias: report.cluster_id for report in cluster_reports.values()})
@@ -109,13 +109,13 @@ def _certificates(
     return (
         tuple(
             f"{end.line(now)} [CERTIFICATE_ENDS_SOON]"
-            for ending, end in ends
-            if ending is Ending.SOON
+            for urgency, end in ends
+            if urgency is ExpiryUrgency.SOON
         ),
         tuple(
             Problem(code="CERTIFICATE_EXPIRED", message=end.line(now))
-            for ending, end in ends
-            if ending is Ending.OVER
+            for urgency, end in ends
+            if urgency is ExpiryUrgency.OVER
         ),
     )
 
@@ -264,7 +264,7 @@ def _survey(
         if error.code != "MM2_RUNNING":
             raise
         report.problems.append(Problem.of(error))
-    return replace(adopter, may_run=True).survey(plans, maps)
+    return replace(adopter, permits_running=True).survey(plans, maps)
 
 
 def suggest_adoption(

@@ -169,11 +169,11 @@ def _begin_text(
 
 # The clusters of several flows. Each is queried once to check whether it responds.
 
-SAID_AFTER_S: Final = 3.0
+REPORTED_AFTER_S: Final = 3.0
 """Seconds after which a cluster that has not responded is reported."""
 
 
-class AskedClusters:
+class QueriedClusters:
     """Clients and problems by cluster. An unreachable cluster is waited for only once."""
 
     def __init__(self, closing: ExitStack, gives_up_s: float) -> None:
@@ -196,7 +196,7 @@ class AskedClusters:
         answer = self._answers[settings]
         return answer if isinstance(answer, TwinlogError) else None
 
-    def ask(
+    def query(
         self, clusters: Iterable[ClusterSettings], say: Callable[[str], None] = lambda _: None
     ) -> None:
         """Check in parallel which clusters respond, so that unreachable clusters time out together.
@@ -211,7 +211,7 @@ class AskedClusters:
             THREADS.submit("twinlog-ask", partial(_answer, client)): client.settings
             for client in new
         }
-        late = [asked[question] for question in wait(asked, SAID_AFTER_S).not_done]
+        late = [asked[question] for question in wait(asked, REPORTED_AFTER_S).not_done]
         for where in sorted({f"{settings.alias} at {settings.addresses}" for settings in late}):
             say(f"no answer yet from cluster {where}; giving up after {self._gives_up_s:.0f} s")
         self._answers |= {settings: question.result() for question, settings in asked.items()}
@@ -225,7 +225,7 @@ def _answer(client: ClusterClient) -> ClusterMetadata | TwinlogError:
 
 
 GIVES_UP_S = 60.0
-MARKERS_AT_MOST = 20
+MOST_MARKERS = 20
 MARKER_BYTES = 16_384
 
 
@@ -240,10 +240,10 @@ def offline_status(
     """
     setups = [flow_setup(flow) for flow in config.flows]
     with ExitStack() as closing:
-        clusters = AskedClusters(closing, GIVES_UP_S if gives_up_s is None else gives_up_s)
-        clusters.ask(setup.target for setup in setups)
+        clusters = QueriedClusters(closing, GIVES_UP_S if gives_up_s is None else gives_up_s)
+        clusters.query(setup.target for setup in setups)
         opened = [_open(setup, clusters) for setup in setups]
-        clusters.ask(flow.setup.source for flow in opened if isinstance(flow, _OfflineFlow))
+        clusters.query(flow.setup.source for flow in opened if isinstance(flow, _OfflineFlow))
         return [
             flow.flow(clusters.problem(flow.setup.source), without_source=without_source)
             if isinstance(flow, _OfflineFlow)
@@ -267,7 +267,7 @@ def idle_flow_interface(
     return _OfflineFlow(setup, source, target).led_interface(log_once)
 
 
-def _open(setup: FlowSetup, clusters: AskedClusters) -> _OfflineFlow | FlowSnapshot:
+def _open(setup: FlowSetup, clusters: QueriedClusters) -> _OfflineFlow | FlowSnapshot:
     problem = clusters.problem(setup.target)
     if problem is not None:
         return _unknown_snapshot(setup, problem)
@@ -314,7 +314,7 @@ class _OfflineFlow:
         self._target = target
         self._target_metadata = target.metadata(None)
         self._history, self._intents = self._state()
-        self._flow = configured(setup.config, released=self._intents.released)
+        self._flow = configured(setup.config, released=self._intents.unmirrored_topics)
 
     def flow(self, problem: TwinlogError | None, *, without_source: bool) -> FlowSnapshot:
         """Return the flow's state. `problem` is why the source cannot be queried."""
@@ -501,7 +501,7 @@ class _OfflineFlow:
         if copied is None or upstream is None or end is None:
             return _never_copied(source, remote, begin, replica.source)
         lag = max(0, end - upstream)
-        if 0 < lag <= MARKERS_AT_MOST and self._are_markers(source, upstream, end):
+        if 0 < lag <= MOST_MARKERS and self._are_markers(source, upstream, end):
             lag = 0
         newest_ms, lag_ms = replica.target.newest_ms or 0, None if lag else 0
         if lag and newest_ms > 0:

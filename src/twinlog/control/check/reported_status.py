@@ -32,7 +32,7 @@ from twinlog.mirror.state.rows import NO_ROWS, StateRows
 from twinlog.mirror.state.state_row import row_key
 from twinlog.mirror.state.verified import VERIFIED, VerifyRun, verify_runs
 from twinlog.quantities import duration
-from twinlog.survey.rights import may
+from twinlog.survey.rights import is_permitted
 from twinlog.survey.state_reader import Rows, rows_since, state_rows
 from twinlog.wire.error_codes import TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_OR_PARTITION
 
@@ -257,7 +257,7 @@ def _claims(flow: str, state: Rows) -> Iterator[tuple[bytes | None, bytes | None
 
 def status_rows(target: ClusterClient, at_target: ClusterMetadata, now_ms: int) -> Rows | None:
     """Return recent rows of the status topic, or None if the topic is missing or unreadable."""
-    if not may(at_target, STATUS_TOPIC, Operation.READ):
+    if not is_permitted(at_target, STATUS_TOPIC, Operation.READ):
         return None
     return rows_since(target, now_ms - WRITTEN_WITHIN_MS)
 
@@ -291,7 +291,7 @@ def current_set_up(
 
 def _is_fresh(status: PublishedStatus, now_ms: int) -> bool:
     """Return True if the writer of the row is running, as far as this host can determine."""
-    if not status.is_of(now_ms):
+    if not status.is_current(now_ms):
         return False
     # The row is outdated if its writer was a process of this host that is gone. This is certain if
     # an events file with its pid exists here. Otherwise the writer may be in a container with this

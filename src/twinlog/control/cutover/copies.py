@@ -153,7 +153,7 @@ class Copy:
         return (0, 0) if self.replica is None else self.replica.log
 
     @property
-    def held_from(self) -> int:
+    def first_on_target(self) -> int:
         """Return the first source offset whose record is on the target, or 0 if unknown. Earlier
         records were never copied, or the target's log has already deleted them.
         """
@@ -284,11 +284,11 @@ def incomplete(
     listed = [copy for copy in current if not copy.unlisted]
     known = {copy.source: copy.source_end or 0 for copy in listed} | dict(ends or {})
     spans = {copy.source: Span(copy.copied_to, known[copy.source]) for copy in listed}
-    lacking = records_in(scope, spans)
+    lacking = first_uncopied(scope, spans)
     return [copy for copy in listed if copy.source in lacking]
 
 
-def records_in(
+def first_uncopied(
     scope: CutoverScope, spans: Mapping[TopicPartition, Span]
 ) -> dict[TopicPartition, int]:
     """Return the offset of the first record in each range that the flow would copy, or might copy.

@@ -120,7 +120,7 @@ class FenceProof:
         )
         return ends
 
-    def has_moved(self, ends: Ends) -> list[SeenWriter]:
+    def writers_since(self, ends: Ends) -> list[SeenWriter]:
         """Return the producers that wrote records after the proof."""
         grown = self._with_records(ends, self._ends())
         return _writers(grown, self._known, self._producers()) if grown else []

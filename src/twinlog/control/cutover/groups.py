@@ -29,7 +29,7 @@ from twinlog.cluster.groups.group_offsets import (
 )
 from twinlog.cluster.net.metadata import Operation
 from twinlog.cluster.topics.internal_log import read_to_end
-from twinlog.control.cutover.copies import Copy, FlowUpstreams, records_in
+from twinlog.control.cutover.copies import Copy, FlowUpstreams, first_uncopied
 from twinlog.control.cutover.scope import CutoverScope, Say
 from twinlog.control.groups.checkpoint_rows import CheckpointRow
 from twinlog.errors import TwinlogError, Unauthorized, or_raise
@@ -50,7 +50,7 @@ class GroupOutcome(StrEnum):
     """What a cutover does, or has done, with the offset of a group in one partition."""
 
     BEHIND = "to be set"
-    THERE = "already set"
+    ALREADY_SET = "already set"
     AHEAD = "further on the target, not changed"
     LEFT = "translated offset unknown, not changed"
     NO_COUNTERPART = "translated offset unknown, none on the target"
@@ -83,7 +83,7 @@ class GroupPartition:
             return GroupOutcome.NO_COUNTERPART if self.now is None else GroupOutcome.LEFT
         if self.offsets_ahead:
             return GroupOutcome.AHEAD
-        return GroupOutcome.THERE if self.now == self.to else GroupOutcome.BEHIND
+        return GroupOutcome.ALREADY_SET if self.now == self.to else GroupOutcome.BEHIND
 
     @property
     def offsets_ahead(self) -> int:
@@ -132,7 +132,7 @@ class GroupPlan:
         """Return True if the group has an offset on the target in each partition, at or after the
         planned offset if that is known.
         """
-        done = (GroupOutcome.THERE, GroupOutcome.AHEAD, GroupOutcome.LEFT)
+        done = (GroupOutcome.ALREADY_SET, GroupOutcome.AHEAD, GroupOutcome.LEFT)
         return not self.problem and all(partition.outcome in done for partition in self.partitions)
 
     @property
@@ -239,7 +239,7 @@ class CutoverGroups:
         offsets = {
             (commit.source, commit.offset) for commits in wanted.values() for commit in commits
         }
-        alone = _on_source_alone(self._scope, copies_by_source, offsets)
+        alone = _offsets_missing_records(self._scope, copies_by_source, offsets)
         whole = _without_records(self._scope, copies_by_source, offsets, settled=settled)
         return [
             GroupPlan(
@@ -353,7 +353,7 @@ class CutoverGroups:
                 return out
         records = [*read_to_end(scope.target, topic, 0, self._next)]
         self._next = records[-1].offset + 1 if records else self._next
-        self._rows |= {row.key: row for row in CheckpointRow.all_in(records)}
+        self._rows |= {row.key: row for row in CheckpointRow.decode_all(records)}
         upstreams = FlowUpstreams.of(scope.config, scope.rows().copies.values())
         for (group, tp), row in self._rows.items():
             topic_id = (
@@ -468,11 +468,11 @@ def _without_records(
     for tp, offset in sorted(past):
         # ascending, so that `spans` has the highest offset of each partition
         spans[tp] = Span(copies[tp].copied_to, offset)
-    records = records_in(scope, spans) if spans else {}
+    records = first_uncopied(scope, spans) if spans else {}
     return {(tp, offset) for tp, offset in past if tp not in records or offset <= records[tp]}
 
 
-def _on_source_alone(
+def _offsets_missing_records(
     scope: CutoverScope,
     copies: Mapping[TopicPartition, Copy],
     offsets: Iterable[tuple[TopicPartition, int]],
@@ -485,7 +485,7 @@ def _on_source_alone(
     out: dict[tuple[TopicPartition, int], str] = {}
     left = []
     for tp, offset in sorted(offsets):
-        first = copies[tp].held_from if tp in copies else 0
+        first = copies[tp].first_on_target if tp in copies else 0
         if offset < first and copies[tp].source_start is None:
             out[tp, offset] = f"records below {first} are not on the target"
         elif offset < first:
@@ -494,12 +494,12 @@ def _on_source_alone(
         spans: dict[TopicPartition, Span] = {}
         for tp, offset in left:
             copy = copies[tp]
-            spans.setdefault(tp, Span(max(offset, copy.source_start or 0), copy.held_from))
-        records, asked = records_in(scope, spans), left
+            spans.setdefault(tp, Span(max(offset, copy.source_start or 0), copy.first_on_target))
+        records, asked = first_uncopied(scope, spans), left
         left = []
         for tp, offset in asked:
             if tp in records and offset <= records[tp]:
-                first = copies[tp].held_from
+                first = copies[tp].first_on_target
                 out[tp, offset] = f"records below {first} are on the source alone"
             elif tp in records:
                 left.append((tp, offset))  # search again: the record found is before this offset

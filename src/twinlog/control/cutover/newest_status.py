@@ -42,7 +42,7 @@ class NewestStatus:
 
     status: PublishedStatus | None
     problem: str = ""
-    over: str = ""
+    why_ended: str = ""
     """Why the row's leader no longer leads the flow, by the target's group and state topic, or
     empty if it still leads.
     """
@@ -55,9 +55,9 @@ class NewestStatus:
     def is_of_now(self) -> bool:
         """Return True if the leader that wrote the row still runs."""
         status = self.status
-        if status is None or self.over:
+        if status is None or self.why_ended:
             return False
-        return status.is_of(status.at_ms if self.is_new else now_ms())
+        return status.is_current(status.at_ms if self.is_new else now_ms())
 
     @property
     def recovery_ms(self) -> int | None:
@@ -112,8 +112,8 @@ class NewestStatus:
             return f"no mirror has reported what the source had: {self.problem}"
         age = duration(max(0, now_ms() - status.at_ms) / 1000)
         who = f"the mirror on {status.where} reported {age} ago"
-        if self.over:
-            return f"{self.over}, so this proves nothing: {who} for the last time"
+        if self.why_ended:
+            return f"{self.why_ended}, so this proves nothing: {who} for the last time"
         if status.loss_records is None:
             return f"{who} that it did not know which records the source had"
         lost = (
@@ -148,9 +148,9 @@ def newest_status(scope: CutoverScope) -> NewestStatus:
         elif scope.seen_row[0] != status.at_ms:
             scope.seen_row = status.at_ms, now
         is_new = (now - scope.seen_row[1]) * 1000 <= status.lives_ms
-        newest = NewestStatus(status=status, over=_why_ended(scope, status), is_new=is_new)
+        newest = NewestStatus(status=status, why_ended=_why_ended(scope, status), is_new=is_new)
         is_late = (now - began) * 1000 > min(2 * status.every_ms, LIVE_MS)
-        if newest.is_of_now or newest.over or status.state == FlowState.STOPPED:
+        if newest.is_of_now or newest.why_ended or status.state == FlowState.STOPPED:
             return newest
         if is_late or not waits:
             return newest

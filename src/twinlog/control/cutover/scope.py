@@ -28,7 +28,7 @@ from twinlog.survey.state_reader import state_rows_if_any
 Say = Callable[[str], None]
 """Callback that prints a line of evidence for the operator as soon as the line is known."""
 
-SOURCE_ANSWERS_WITHIN_S: Final = 10.0
+SOURCE_TIMEOUT_S: Final = 10.0
 """Time limit of calls to the source, in seconds. It is short because the source may be lost."""
 
 
@@ -55,13 +55,13 @@ class CutoverScope:
         self.is_whole = topics is None
         self._topics = topics
         self._selector = TopicSelector.of(setup.config)
-        self.source = prompt_client(setup.source, api_timeout_s=SOURCE_ANSWERS_WITHIN_S)
+        self.source = prompt_client(setup.source, api_timeout_s=SOURCE_TIMEOUT_S)
         self.target = prompt_client(setup.target, api_timeout_s=GIVES_UP_S)
         self.steering = FlowSteering(setup.config, setup.source, setup.target, reason)
         self.claim = _latest_claim(self.history())
         """The flow's newest claim when this scope was created, or None if there was none."""
         self.require_same(None, self.target.metadata([]))
-        self.source_problem = source_problem or self._ask_source()
+        self.source_problem = source_problem or self._query_source()
         self._released, self._promoted = self._untouched_topics()
         self.seen_row: tuple[int, float] | None = None
         """Two times of the status row that was read last: when it was written, by its host's clock
@@ -78,7 +78,7 @@ class CutoverScope:
         promoted = intents.topics(IntentKind.PROMOTE) if self.is_whole else ()
         return {*intents.topics(IntentKind.RELEASE)}, {*promoted}
 
-    def _ask_source(self) -> TwinlogError | None:
+    def _query_source(self) -> TwinlogError | None:
         try:
             seen = self.source.metadata([])
         except TwinlogError as error:

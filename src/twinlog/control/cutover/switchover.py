@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
 
-from twinlog.control.cutover.copies import FORGOTTEN, Copy, copies, incomplete, records_in
+from twinlog.control.cutover.copies import FORGOTTEN, Copy, copies, first_uncopied, incomplete
 from twinlog.control.cutover.drain import Drain, Ends, FenceProof
 from twinlog.control.cutover.failover import promoted_error
 from twinlog.control.cutover.fence import AclFence
@@ -335,7 +335,7 @@ class Switchover:
                 for position in plan.partitions
                 if plan.in_use_on_source and not plan.in_use_on_target and position.source in ends
             }
-            for tp in records_in(self.scope, spans):
+            for tp in first_uncopied(self.scope, spans):
                 yield (
                     f"group {plan.group} still reads {tp} on the source, at {spans[tp].first} of "
                     f"{spans[tp].next}: let it read to the end, or stop it"
@@ -364,7 +364,7 @@ class Switchover:
                 raise self._changed_error(f"gate {gate} is closed now: {reasons}", "GATE_CLOSED")
         if self.options.fence is FenceKind.ACL and (open_ := self.fence.missing(topics)):
             raise self._changed_error(f"the fence was removed from {first_few(open_)}")
-        if writers := proof.has_moved(ends):
+        if writers := proof.writers_since(ends):
             raise self._changed_error(f"the source was written to: {first_few(map(str, writers))}")
         if not drain.is_complete():
             raise self._changed_error("the copy is not complete any more")

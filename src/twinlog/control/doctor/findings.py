@@ -110,7 +110,7 @@ class Observation:
     """Bytes per second that are copied of each partition, measured now; None if not measured."""
     reported_rate: float | None = None
     """Bytes per second of the whole flow, as reported by a leader on another host; else None."""
-    decoded: Mapping[str, str] = field(default_factory=dict)
+    why_decoded: Mapping[str, str] = field(default_factory=dict)
     """The config that requires decoding of batches, by source topic with a lag."""
     notes: tuple[str, ...] = ()
     """A line for each failed query, with its error."""
@@ -382,8 +382,8 @@ def recoded(observation: Observation) -> Iterator[Finding]:
     if not observation.is_slow or costly <= MUCH * batches:
         return
     why = "gaps of compaction, LogAppendTime, too large for the target, or another codec"
-    if observation.decoded:
-        why = "; ".join(f"{topic}: {why}" for topic, why in [*observation.decoded.items()][:3])
+    if observation.why_decoded:
+        why = "; ".join(f"{topic}: {why}" for topic, why in [*observation.why_decoded.items()][:3])
     todo = "give them more lanes (tasks.max), or change that config of the source's topic"
     if observation.tuning.recompression is not None:
         todo = "remove compression.type of the target's producer: then batches keep their codec"
@@ -418,14 +418,15 @@ def decoded(observation: Observation) -> Iterator[Finding]:
             f"small batches are joined up to batch.size = {observation.tuning.join_bytes}",
             "set batch.size = 0 for the target's producer: then batches pass unchanged",
         )
-    if observation.decoded and not is_counted:
+    if observation.why_decoded and not is_counted:
         behind = {partition.topic for partition in observation.lagging}
-        why = next(iter(observation.decoded.values()))
+        why = next(iter(observation.why_decoded.values()))
         yield Finding(
             Likelihood.POSSIBLE,
             "decoded",
-            f"{len(observation.decoded)} of {plural(len(behind), 'topic')} with a lag may have "
-            f"batches that are decoded and encoded again ({first_few(observation.decoded)}: {why})",
+            f"{len(observation.why_decoded)} of {plural(len(behind), 'topic')} with a lag may have "
+            "batches that are decoded and encoded again "
+            f"({first_few(observation.why_decoded)}: {why})",
             "give them more lanes (tasks.max), or change that config of the source's topic",
         )
 

@@ -35,13 +35,13 @@ from twinlog.model import TopicPartition
 from twinlog.survey.state_reader import rows_since, state_rows_if_any
 
 GIVES_UP_S: Final = 20.0
-HEARD_FOR_S: Final = 3.0
+NEXT_REPORT_WITHIN_S: Final = 3.0
 """Seconds to wait for the next report. A process writes one every second."""
 
 REPORTED_FOR_MS: Final = 60_000
 MIN_ISR: Final = "min.insync.replicas"
 LIMIT_KEY: Final = "twinlog.max.bytes.per.second"
-BEHIND_AT_MOST: Final = 200
+MOST_TOPICS: Final = 200
 """Maximum number of topics with a lag whose configs are checked."""
 
 
@@ -72,7 +72,7 @@ class _Observer:
         self._notes: list[str] = []
 
     def observation(self) -> Observation:
-        first = heard(running_mirrors(self._file), self._setup.name)
+        first = process_report(running_mirrors(self._file), self._setup.name)
         if first is not None:
             snapshot = first.snapshot
         else:  # use the report in the process's row on the target, or only the clusters' state
@@ -95,7 +95,7 @@ class _Observer:
             limit=self._limit(intents.get(IntentKind.LIMIT)),
             tuning=self._flow.tuning,
             tasks_max=self._flow.lanes.tasks_max,
-            decoded={} if source.problem else self._decoding_reasons(parts),
+            why_decoded={} if source.problem else self._decoding_reasons(parts),
             notes=tuple(self._notes),
         )
         if first is not None:
@@ -117,11 +117,11 @@ class _Observer:
         """Add the rates since the report `first`. If no newer report arrives, add how long it is
         overdue.
         """
-        deadline = time.monotonic() + HEARD_FOR_S
+        deadline = time.monotonic() + NEXT_REPORT_WITHIN_S
         last = first
         while time.monotonic() < deadline:
             time.sleep(0.2)
-            last = heard(running_mirrors(self._file), self._setup.name) or last
+            last = process_report(running_mirrors(self._file), self._setup.name) or last
         cores = os.cpu_count()
         seconds = (last.written_ms - first.written_ms) / 1000
         if seconds <= 0:
@@ -164,7 +164,9 @@ class _Observer:
         except (Unauthorized, Unsupported) as error:
             self._notes.append(f"quotas are unknown: {error}")
             return None
-        return tuple(quota for quota in quotas if quota.key in keys and quota.may_bind(client_id))
+        return tuple(
+            quota for quota in quotas if quota.key in keys and quota.may_apply_to(client_id)
+        )
 
     def _limit(self, intent: Intent | None) -> Limit | None:
         """Return the limit set by a user, or else the configured limit, or None without a limit."""
@@ -189,7 +191,7 @@ class _Observer:
             return {}
 
     def _query_configs(self, partitions: Iterable[PartitionStatus]) -> dict[str, str]:
-        topics = list(dict.fromkeys(part.topic for part in partitions if part.lag))[:BEHIND_AT_MOST]
+        topics = list(dict.fromkeys(part.topic for part in partitions if part.lag))[:MOST_TOPICS]
         if not topics:
             return {}
         out = {}
@@ -224,7 +226,7 @@ def reported_rate(flow: str, rows: Sequence[tuple[bytes | None, bytes | None]]) 
     return max(0, last.bytes - first.bytes) / seconds if seconds > 0 else None
 
 
-def heard(mirrors: Iterable[RunningMirror], flow: str) -> ProcessReport | None:
+def process_report(mirrors: Iterable[RunningMirror], flow: str) -> ProcessReport | None:
     """Return the report on a flow by a process of this host that leads it, or None."""
     for mirror in mirrors:
         for value in mirror.flows:

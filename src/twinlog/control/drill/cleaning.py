@@ -65,7 +65,7 @@ class DrillNames:
         return f"{self.mark}{part.value[0]}-{number}"
 
 
-OF_A_DRILL: Final = re.compile(rf"({PREFIX}[0-9a-f]{{8}})[sf]-")
+DRILL_NAME: Final = re.compile(rf"({PREFIX}[0-9a-f]{{8}})[sf]-")
 WITHIN_S: Final = 60.0
 """Seconds for which a clean-up is retried. Within this time a killed member has left its group, and
 all brokers know of a deleted topic.
@@ -113,7 +113,7 @@ def leftovers(client: ClusterClient, mark: str = "") -> Leftovers:
     """
 
     def is_drill_name(name: str) -> bool:
-        return OF_A_DRILL.search(name) is not None and mark in name
+        return DRILL_NAME.search(name) is not None and mark in name
 
     topics = client.metadata(None).topics
     try:
@@ -123,7 +123,7 @@ def leftovers(client: ClusterClient, mark: str = "") -> Leftovers:
         denied = set()
     listed = list_groups(Coordinators(client)).values()
     groups = {group.name: group.is_active for group in listed if is_drill_name(group.name)}
-    active = (OF_A_DRILL.search(name) for name, is_active in groups.items() if is_active)
+    active = (DRILL_NAME.search(name) for name, is_active in groups.items() if is_active)
     running = {match[1] for match in active if match is not None}
     return Leftovers(
         cluster=client.alias,

@@ -454,7 +454,7 @@ def _rows(outcomes: list[Measurements]) -> Iterator[list[str]]:
     yield ["records lost", *(count(outcome.lost) for outcome in outcomes)]
     yield ["seconds lost", *(f"{outcome.lost_s:.1f}" for outcome in outcomes)]
     lost_texts = (
-        "" if outcome.said_lost is None else count(outcome.said_lost) for outcome in outcomes
+        "" if outcome.planned_loss is None else count(outcome.planned_loss) for outcome in outcomes
     )
     yield ["offsets lost, by the plan", *lost_texts]
     yield ["records read twice", *(count(outcome.read_again) for outcome in outcomes)]

@@ -65,7 +65,7 @@ class Measurements:
 
     FIELDS = (
         "part written_records=written lost_records=lost lost_seconds=lost_s "
-        "lost_records_as_planned=said_lost interruption_seconds=interruption_s "
+        "lost_records_as_planned=planned_loss interruption_seconds=interruption_s "
         "records_read_again=read_again findings"
     )
 
@@ -75,7 +75,7 @@ class Measurements:
     lost: int = 0
     lost_s: float = 0.0
     """Age of the oldest lost record when the source was cut off, in seconds."""
-    said_lost: int | None = None
+    planned_loss: int | None = None
     """Number of lost offsets according to the failover's plan, or None if unknown there."""
     interruption_s: float = 0.0
     """Seconds between the last possible write to the source, and the time when every partition of
@@ -132,12 +132,15 @@ class Rehearsal:
         plan = work.plan()
         stopped_at = time.monotonic()
         if fence is FenceKind.NONE:
-            writer.end()
+            writer.stop_and_wait()
             stopped_at = time.monotonic()
         work.run(plan)
         new_writer, others = self._move_application(scope, writer)
         outcome = self._outcome(new_writer, writer.refused_at or stopped_at)
-        whole = {tp: range(new_writer.written[self._remote(scope, tp)]) for tp in writer.written}
+        whole = {
+            tp: range(new_writer.next_numbers[self._remote(scope, tp)])
+            for tp in writer.next_numbers
+        }
         outcome.findings += self._compare_logs(scope, whole)
         for before, after in zip(readers, others, strict=True):
             for tp, numbers in before.read.items():
@@ -153,7 +156,7 @@ class Rehearsal:
         """
         self._until(lambda: writer.refused_at is not None or not writer.is_alive, "the fence holds")
         for client in (writer, *readers):
-            client.end()
+            client.stop_and_wait()
 
     # -- failover
 
@@ -171,7 +174,7 @@ class Rehearsal:
         self._work()
         self._mirror.kill()
         cut_at = time.monotonic()
-        writer.end()
+        writer.stop_and_wait()
         for reader in readers:
             reader.cut()
         plan = work.plan()
@@ -179,7 +182,7 @@ class Rehearsal:
         left = work.run(plan)
         new_writer, others = self._move_application(scope, writer)
         outcome = self._outcome(new_writer, cut_at)
-        outcome.said_lost = None if None in missing else total(missing)
+        outcome.planned_loss = None if None in missing else total(missing)
         outcome.findings += [
             Defect(part=self._part, where=f"group {plan.group}", what="is not at its offset")
             for plan in left
@@ -196,11 +199,11 @@ class Rehearsal:
     ) -> None:
         writer, readers, new_writer, others = clients
         whole: dict[TopicPartition, Sequence[int]] = {}
-        for tp, written in writer.written.items():
+        for tp, written in writer.next_numbers.items():
             remote = self._remote(scope, tp)
             on_target = numbers_in(scope.target, remote)
             copied = max((n for n in on_target if n < written), default=-1) + 1
-            whole[tp] = [*range(copied), *range(written, new_writer.written[remote])]
+            whole[tp] = [*range(copied), *range(written, new_writer.next_numbers[remote])]
             outcome.lost += written - copied
             late_s = round(cut_at - writer.acked_at(tp, copied, cut_at), 3)
             outcome.lost_s = max(outcome.lost_s, late_s)
@@ -232,13 +235,13 @@ class Rehearsal:
         """Run the application on the target for half of the load's time, then stop it. Readers read
         to the end of the log before they stop.
         """
-        first = {self._remote(scope, tp): number for tp, number in before.written.items()}
+        first = {self._remote(scope, tp): number for tp, number in before.next_numbers.items()}
         groups = {group: scope.remote(topic) for group, topic in self._groups.items()}
         new_writer, readers = self._application(scope.setup.target, first, groups)
         self._until(lambda: new_writer.is_writing, "records of the new owners", WORKS_WITHIN_S)
         self._work(0.5)
         for client in (new_writer, *readers):
-            client.end()
+            client.stop_and_wait()
         return new_writer, readers
 
     def _application(
@@ -305,7 +308,7 @@ class Rehearsal:
         pause_s = round(max(new_writer.first_at.values()) - stopped_at, 3)
         self._say(f"producers were interrupted for {duration(pause_s)}")
         return Measurements(
-            part=self._part, written=sum(new_writer.written.values()), interruption_s=pause_s
+            part=self._part, written=sum(new_writer.next_numbers.values()), interruption_s=pause_s
         )
 
 
@@ -395,7 +398,7 @@ class DrillClient:
         """Signal the thread to end, without waiting for it."""
         self._end.set()
 
-    def end(self) -> None:
+    def stop_and_wait(self) -> None:
         """Stop the thread and wait until it has ended. Raises the thread's error if it failed."""
         self.stop()
         if self._thread.ident is not None:
@@ -431,7 +434,7 @@ class DrillWriter(DrillClient):
     ) -> None:
         """`first`: the number of the first record to write to each partition."""
         super().__init__(settings)
-        self.written = dict(first)
+        self.next_numbers = dict(first)
         """Number of the next record of each partition. All lower numbers are acknowledged."""
         self.first_at: dict[TopicPartition, float] = {}
         """Monotonic time at which each partition's first record was acknowledged."""
@@ -451,15 +454,17 @@ class DrillWriter(DrillClient):
     @property
     def is_writing(self) -> bool:
         """True if every partition has accepted a record."""
-        return len(self.first_at) == len(self.written)
+        return len(self.first_at) == len(self.next_numbers)
 
     def _work(self, client: ClusterClient) -> None:
-        before = {tp: end - self.written[tp] for tp, end in _ends(client, self.written).items()}
+        before = {
+            tp: end - self.next_numbers[tp] for tp, end in _ends(client, self.next_numbers).items()
+        }
         while not self._end.wait(self._pause_s):
-            for tp in self.written:
+            for tp in self.next_numbers:
                 try:
                     produce_batch(client, tp, self._batch(tp))
-                    self.written[tp] += self._at_once
+                    self.next_numbers[tp] += self._at_once
                 except Unauthorized:
                     self.refused_at = time.monotonic()
                     return
@@ -467,14 +472,14 @@ class DrillWriter(DrillClient):
                     if error.fate is not Fate.RETRIABLE:
                         raise
                     self._end.wait(AGAIN_S)
-                    self.written[tp] = _ends(client, [tp])[tp] - before[tp]
+                    self.next_numbers[tp] = _ends(client, [tp])[tp] - before[tp]
                     continue
                 now = time.monotonic()
-                self._acked[tp].append((self.written[tp], now))
+                self._acked[tp].append((self.next_numbers[tp], now))
                 self.first_at.setdefault(tp, now)
 
     def _batch(self, tp: TopicPartition) -> bytes:
-        first, now_ms = self.written[tp], int(time.time() * 1000)
+        first, now_ms = self.next_numbers[tp], int(time.time() * 1000)
         records = [
             Record(offset=index, timestamp=now_ms, key=b"%d" % (first + index), value=self._value)
             for index in range(self._at_once)
@@ -500,7 +505,7 @@ class DrillReader(DrillClient):
     def cut(self) -> None:
         """Stop without reading or committing anything more, as if the cluster were lost."""
         self._is_cut = True
-        self.end()
+        self.stop_and_wait()
 
     def _work(self, client: ClusterClient) -> None:
         coordinators = Coordinators(client)

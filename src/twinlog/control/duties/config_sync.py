@@ -180,7 +180,7 @@ class ConfigSync(TopicRounds):
         state = cluster_state(target)
         return (
             self.with_others
-            | self.beside(topics, target)
+            | self.with_foreign_partitions(topics, target)
             | {
                 topic.target
                 for topic in topics

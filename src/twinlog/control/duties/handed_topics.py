@@ -58,10 +58,10 @@ def handed_topics(views: Iterable[PartitionView]) -> HandedTopics:
         )
         by_topic.setdefault(topic, []).append(view)
     codes = {
-        topic.target: view.not_ours
+        topic.target: view.foreign_code
         for topic, of_topic in by_topic.items()
         for view in of_topic
-        if view.not_ours
+        if view.foreign_code
     }
     free = {topic: of_topic for topic, of_topic in by_topic.items() if topic.target not in codes}
     handed = {topic for topic, of_topic in free.items() if all(view.is_begun for view in of_topic)}
@@ -119,7 +119,9 @@ class TopicRounds:
         """Return the remote topics of the last round that also have records of other writers."""
         return self._with_others
 
-    def beside(self, topics: Iterable[CopiedTopic], target: ClusterClient) -> frozenset[str]:
+    def with_foreign_partitions(
+        self, topics: Iterable[CopiedTopic], target: ClusterClient
+    ) -> frozenset[str]:
         """Return the remote topics that have, or might have, records in partitions to which no lane
         copies. These records are of other writers, because a topic that keeps its name may have
         more partitions than its source.

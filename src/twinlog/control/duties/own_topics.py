@@ -67,27 +67,27 @@ class OwnTopics:
         self._target = ClusterClient(flow.target)
         self._mapped: dict[Copy, frozenset[int]] = {}
         """Partitions that have, or had, rows in the map, by the topic IDs of the copy."""
-        self._said: dict[Copy, frozenset[int]] = {}
+        self._listed: dict[Copy, frozenset[int]] = {}
         """The partitions of `_mapped` that the state topic lists."""
-        self._said_in: TopicId | None = None
+        self._listed_in: TopicId | None = None
         """The ID of the state topic that was read, or None if it must be read again."""
 
     def round(self) -> None:
         for name in (STATE_TOPIC, map_topic_of(self._flow.config.flow)):
             self._keep_compacted(name)
         topic_id = self._target.metadata([STATE_TOPIC]).topics[STATE_TOPIC].topic_id
-        rows = [] if topic_id == self._said_in else self._read_state()
+        rows = [] if topic_id == self._listed_in else self._read_state()
         self._search_rows()
         rows += [
             noting_rows(self._flow.name, copy, partitions)
             for copy, partitions in self._mapped.items()
-            if partitions != self._said.get(copy)
+            if partitions != self._listed.get(copy)
         ]
         if rows:
-            self._said_in = None  # if the append fails, the state topic is read again
+            self._listed_in = None  # if the append fails, the state topic is read again
             self._flow.confirm()  # fails if a new leader exists, which may have written more rows
             append_rows(self._target, STATE, rows, int(time.time() * 1000))
-        self._said, self._said_in = dict(self._mapped), topic_id
+        self._listed, self._listed_in = dict(self._mapped), topic_id
 
     def _keep_compacted(self, name: str) -> None:
         try:
@@ -100,7 +100,7 @@ class OwnTopics:
             except TwinlogError as refusal:
                 self._flow.log_once(f"{self._flow.name}: {error}; {refusal}")
                 return
-            self._said_in = None  # read again: rows may already be deleted
+            self._listed_in = None  # read again: rows may already be deleted
             self._flow.log_once(
                 f"{self._flow.name}: {error}. The policy is reset; rows that were already deleted "
                 f"are lost, and their partitions will fail with MAP_MISSING [{error.code}]"
@@ -110,8 +110,8 @@ class OwnTopics:
         """Read the state topic. Return the rows to write because the state topic lacks them."""
         state = state_rows(self._target)
         records = state.of(self._flow.name)
-        self._said = mapped_copies(self._flow.name, records).partitions
-        for copy, partitions in self._said.items():
+        self._listed = mapped_copies(self._flow.name, records).partitions
+        for copy, partitions in self._listed.items():
             self._mapped[copy] = self._mapped.get(copy, NONE) | partitions
         wrote = {
             producer for copied in self._flow.read_map().values() for producer in copied.producers

@@ -111,7 +111,7 @@ class ProducerQuota:
 
     def last_round(self) -> None:
         """Remove the quota, because this process no longer watches the producers."""
-        self._hold.end()
+        self._hold.prevent_set_quota()
         if self._may_be_held:
             work = threading.Thread(target=self._end, daemon=True)
             work.start()
@@ -135,11 +135,11 @@ class ProducerQuota:
         if (loss_ms or 0) > (now.rpo_ms or 0):
             brokers = len(self._source.metadata([]).brokers)
         waiting = WaitingCounts.of(now.partitions)
-        return self._rate.see(time.monotonic(), loss_ms, now.bytes, brokers, waiting)
+        return self._rate.next_rate(time.monotonic(), loss_ms, now.bytes, brokers, waiting)
 
     def _release_hold(self, hold: ProducerHold) -> None:
         self._log_freed(hold.remove_quota())  # on the source first, because the target may be down
-        self._log_freed(hold.free())
+        self._log_freed(hold.remove_quota_and_row())
         self._may_be_held = False
 
     def _log_freed(self, freed: RemovalResult) -> None:

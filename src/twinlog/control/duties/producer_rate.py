@@ -43,7 +43,7 @@ MOST_LOWERINGS: Final = 20
 to the producers that write.
 """
 IN_VAIN_S: Final = 600.0
-STANDS_AFTER_S: Final = 30.0
+STOPPED_AFTER_S: Final = 30.0
 """Seconds without a copied byte after which the copy counts as stopped."""
 
 T = TypeVar("T")
@@ -112,14 +112,14 @@ class ProducerRate:
         self.rate: int | None = None
         """Maximum bytes per second of each user at each broker, or None if there is no quota."""
 
-    def see(
+    def next_rate(
         self, now: float, loss_ms: int | None, copied: int, brokers: int, waiting: WaitingCounts
     ) -> int | None:
         """Return the new rate. `copied`: bytes since the flow began; `loss_ms`: the possible loss,
         or None if unknown.
         """
         speed, falls_behind = self._speed(now, copied), self._falls_behind(now, waiting)
-        stands = self._moved_at is None or now - self._moved_at > STANDS_AFTER_S
+        stands = self._moved_at is None or now - self._moved_at > STOPPED_AFTER_S
         self.is_in_vain = self.is_in_vain and now < self._not_before
         if stands or (loss_ms is not None and loss_ms <= self._rpo_ms // 2):
             self.rate = None

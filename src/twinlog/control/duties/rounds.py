@@ -58,7 +58,7 @@ class PartitionView(PartitionPair):
     """True if one of the logs was damaged, or a topic is not the one that was copied. Then offsets
     on the target cannot be trusted, and `reach` is None.
     """
-    is_unseen: bool = False
+    is_position_unknown: bool = False
     """True if no lane of this process has found the partition's position in both logs yet."""
     is_keyed: bool = False
     """True if the partition's records go to several target partitions by key."""
@@ -70,7 +70,7 @@ class PartitionView(PartitionPair):
     """The leader epoch of the map topic's partition in which all map rows of this partition
     certainly exist, as its lane reports (-1 if unknown). None if no lane has the partition.
     """
-    not_ours: str = ""
+    foreign_code: str = ""
     """The code because of which the flow must not write to the target topic; usually empty."""
 
     @property
@@ -315,7 +315,7 @@ class Duties:
             self._on_error(TwinlogError(f"{duty.name}: {bug!r}"))
             troubles.on_round(None)
         else:
-            troubles.ended()
+            troubles.on_success()
             return None
         return troubles.pause_s
 
@@ -340,7 +340,7 @@ class _Troubles:
             self._code, self._logged_at = error.code, now
             self._log.warning("%s: %s; trying again", self._duty, error)
 
-    def ended(self) -> None:
+    def on_success(self) -> None:
         if self._code:
             self._log.news("%s: works again", self._duty)
         self._pause.reset()

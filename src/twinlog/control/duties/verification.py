@@ -83,7 +83,7 @@ def verification(flow: LedFlow) -> Duty | None:
 @dataclass(frozen=True, slots=True)
 class _Section:
     view: PartitionView
-    written: MappedCopy
+    mapped_copy: MappedCopy
     begin: int
     """First source offset of the section; `end` is the offset after the last one."""
     end: int
@@ -250,17 +250,17 @@ class Verification:
         view = views.get(_pair(section.view))
         if view is None:
             return None
-        written = self._mapped_copy(view, self._flow.read_map())
-        if written.reach is None or written.reach.upstream < section.end:
+        mapped_copy = self._mapped_copy(view, self._flow.read_map())
+        if mapped_copy.reach is None or mapped_copy.reach.upstream < section.end:
             return None
         self._lacking.clear()
         intents = state_rows_if_any(self._target).intents(self._flow.name)
         rules = rules_of(intents, view, is_shared=self._is_shared)
-        return self._compare(replace(section, view=view, written=written), rules)
+        return self._compare(replace(section, view=view, mapped_copy=mapped_copy), rules)
 
     def _compare(self, section: _Section, rules: Rules) -> Compared:
-        view, written = section.view, section.written
-        reach = written.reach or Reach(0, 0)
+        view, mapped_copy = section.view, section.mapped_copy
+        reach = mapped_copy.reach or Reach(0, 0)
         source_start = log_starts(self._source, [view.source])[view.source]
         target_start = log_starts(self._target, [view.target])[view.target]
         task = VerifyTask(
@@ -268,8 +268,8 @@ class Verification:
             target=view.target,
             here=PartitionBounds(start=source_start, end=reach.upstream),
             there=PartitionBounds(start=target_start, end=reach.downstream),
-            here_later=reach.upstream,
-            written=written,
+            later_source_end=reach.upstream,
+            mapped_copy=mapped_copy,
             producers=frozenset(),
             rules=rules,
             isolation=self._flow.config.isolation_level,
@@ -290,7 +290,7 @@ class Verification:
             read_bytes=READ_BYTES,
         )
         # skip deleted offsets, and those before the start of the copy
-        self._done[_pair(view)] = max(section.end, source_start, written.runs[0].upstream)
+        self._done[_pair(view)] = max(section.end, source_start, mapped_copy.runs[0].upstream)
         return compared
 
     def _may_lack(self, client: ClusterClient, topic: str) -> bool:
@@ -309,7 +309,7 @@ class Verification:
 
 
 def _is_usable(view: PartitionView) -> bool:
-    is_ours = view.is_begun and not view.not_ours
+    is_ours = view.is_begun and not view.foreign_code
     return is_ours and not view.is_broken and not view.is_keyed and view.upstream > 0
 
 

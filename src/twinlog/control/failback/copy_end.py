@@ -115,7 +115,7 @@ class CopyEnds:
         return topic.topic_id if is_there and topic is not None else None
 
     def find(
-        self, source: TopicPartition, target: TopicPartition, sides: BothReads
+        self, source: TopicPartition, target: TopicPartition, sides: SearchReads
     ) -> CopyEnd | None:
         """Return the copy's end, or None if nothing was copied. Raises FlowError if unknown."""
         self._reads = sides.target
@@ -343,7 +343,7 @@ class RoundReads(LogReads):
         return self.found[tp, wanted]
 
 
-class BothReads(NamedTuple):
+class SearchReads(NamedTuple):
     """Access to the logs of both clusters for one search."""
 
     source: LogReads
@@ -351,7 +351,7 @@ class BothReads(NamedTuple):
 
 
 def search_in_parallel(
-    searches: Mapping[K, Callable[[BothReads], T]], source: ClusterClient, target: ClusterClient
+    searches: Mapping[K, Callable[[SearchReads], T]], source: ClusterClient, target: ClusterClient
 ) -> dict[K, T | TwinlogError]:
     """Search the logs of many partitions in parallel, with one request per broker and round for all
     of them. Return the result of each search, or the TwinlogError that it raised.
@@ -368,7 +368,7 @@ def search_in_parallel(
     So a search must have no side effects, and must depend only on its reads. Two searches must not
     read the same partition.
     """
-    sides = {key: BothReads(RoundReads(source), RoundReads(target)) for key in searches}
+    sides = {key: SearchReads(RoundReads(source), RoundReads(target)) for key in searches}
     out: dict[K, T | TwinlogError] = {}
     while len(out) < len(searches):
         missing: list[UnreadBatch] = []

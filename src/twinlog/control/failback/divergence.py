@@ -23,10 +23,10 @@ from twinlog.cluster.net.metadata import TopicMetadata
 from twinlog.config.values.times import in_iso
 from twinlog.control.cutover.scope import CutoverScope
 from twinlog.control.failback.copy_end import (
-    BothReads,
     CopyEnd,
     CopyEnds,
     LogReads,
+    SearchReads,
     search_in_parallel,
 )
 from twinlog.control.failback.saved import TailCounts
@@ -54,7 +54,8 @@ class LogDivergence:
 
     FIELDS = (
         "topic=source.topic partition=source.partition target_topic=target.topic tail deleted "
-        "lost_by_source=lost lost_records is_compared is_home was_copied open_from problem"
+        "lost_by_source=lost lost_records is_compared is_home=is_copied_back was_copied "
+        "open_from problem"
     )
 
     source: TopicPartition
@@ -78,7 +79,7 @@ class LogDivergence:
     """Number of records that B has at the lost offsets."""
     is_compared: bool = False
     """True if records were compared on both sides. Otherwise only the map shows the divergence."""
-    is_home: bool = False
+    is_copied_back: bool = False
     """True if the flow back already writes after the tail, under the same topic name."""
     counts: TailCounts = field(default_factory=TailCounts)
     """Number and times of the tail's records; only a plan counts them."""
@@ -159,7 +160,7 @@ def divergences(scope: CutoverScope) -> list[LogDivergence]:
         if not scope.policy.is_internal_topic(name) and not _came_from_target(scope, name)
         for tp in topic.tps
     }
-    came = _came_by_ids(scope, source_metadata.topics) if ids else {}
+    came = _copied_from_target(scope, source_metadata.topics) if ids else {}
     if not scope.setup.is_identity:
         ids = {tp: topic_id for tp, topic_id in ids.items() if tp.topic not in came}
     tps = sorted(ids)
@@ -170,7 +171,7 @@ def divergences(scope: CutoverScope) -> list[LogDivergence]:
     # transaction. In the other order, a record could have been appended between the two requests.
     stable = read_ends(scope.source, tps, isolation=Isolation.READ_COMMITTED)
 
-    def search(tp: TopicPartition, sides: BothReads) -> LogDivergence:
+    def search(tp: TopicPartition, sides: SearchReads) -> LogDivergence:
         if scope.setup.is_identity and targets[tp].topic != tp.topic:
             # rejected, because the flow back would write to the topic with the target's name
             raise scope.error(
@@ -220,7 +221,7 @@ def _came_from_target(scope: CutoverScope, topic: str) -> bool:
     return scope.policy.topic_source(topic) == scope.config.target_alias
 
 
-def _came_by_ids(scope: CutoverScope, topics: Mapping[str, TopicMetadata]) -> dict[str, str]:
+def _copied_from_target(scope: CutoverScope, topics: Mapping[str, TopicMetadata]) -> dict[str, str]:
     """Return the topics of A whose records were on B before, and the flow that copied them. Topic
     IDs show this even if topic names do not. The map of the flow back distinguishes its own copies
     from A's records (`failback.Reverse`).
@@ -238,7 +239,7 @@ def _came_by_ids(scope: CutoverScope, topics: Mapping[str, TopicMetadata]) -> di
 
 
 def _divergence(
-    scope: CutoverScope, blank: LogDivergence, ends: CopyEnds, sides: BothReads
+    scope: CutoverScope, blank: LogDivergence, ends: CopyEnds, sides: SearchReads
 ) -> LogDivergence:
     tp, target, topic_id = blank.source, blank.target, blank.topic_id
     copy = ends.find(tp, target, sides)
@@ -283,7 +284,7 @@ class Comparing:
     """Compares, in one partition, the records that both sides should have."""
 
     def __init__(
-        self, flow: str, sides: BothReads, divergence: LogDivergence, copy: CopyEnd
+        self, flow: str, sides: SearchReads, divergence: LogDivergence, copy: CopyEnd
     ) -> None:
         self._flow, self._sides, self._copy = flow, sides, copy
         self._source, self._target, self._log = divergence.source, divergence.target, divergence.log
@@ -299,9 +300,9 @@ class Comparing:
         ordinal, is_same = newest
         if is_same:
             return high, True
-        return self._first_other(first, ordinal), True
+        return self._first_difference(first, ordinal), True
 
-    def _first_other(self, first: int, other: int) -> int:
+    def _first_difference(self, first: int, other: int) -> int:
         """Return the first ordinal whose records differ, by bisection. The records at `other` are
         known to differ.
         """
@@ -317,7 +318,7 @@ class Comparing:
                 low = ordinal + 1
             else:
                 other, high = ordinal, middle
-        if low < other and self._source_holds(low, other):
+        if low < other and self._source_has_records(low, other):
             raise FlowError(
                 f"{self._source}: from offset {self._upstream(other)} on it "
                 "has other records than were copied. Which records from offset "
@@ -329,7 +330,7 @@ class Comparing:
             )
         return other
 
-    def _source_holds(self, low: int, high: int) -> bool:
+    def _source_has_records(self, low: int, high: int) -> bool:
         """Return True if A has records at these ordinals' offsets. If not, no record is at risk."""
         begin, end = max(self._upstream(low), self._log[0]), self._upstream(high)
         if begin >= end:

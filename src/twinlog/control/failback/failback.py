@@ -42,8 +42,8 @@ from twinlog.control.failback.replay import (
     replayed_lines,
     require_raw,
     require_same_topics,
-    take_back,
     transactions_of,
+    undo_untouched_replays,
     work_of,
 )
 from twinlog.control.failback.saved import (
@@ -240,9 +240,9 @@ class Reverse:
         if not self._scope.setup.is_identity:
             return [*divergences]
         maps = self._maps()
-        return [self._settled(maps, divergence) for divergence in divergences]
+        return [self._before_reverse_records(maps, divergence) for divergence in divergences]
 
-    def _settled(self, maps: Maps, divergence: LogDivergence) -> LogDivergence:
+    def _before_reverse_records(self, maps: Maps, divergence: LogDivergence) -> LogDivergence:
         key = PartitionKey(divergence.target_id, divergence.topic_id, divergence.source.partition)
         known = maps.get(key)
         if (
@@ -261,7 +261,7 @@ class Reverse:
             divergence,
             log=(divergence.log[0], end),
             stable=min(divergence.stable, end),
-            is_home=True,
+            is_copied_back=True,
         )
 
     def lines(self, divergences: Sequence[LogDivergence]) -> Iterator[str]:
@@ -440,7 +440,7 @@ class Failback:
         """
         scope = self._scope
         begun = sorted(filter(scope.covers, scope.intents().topics(IntentKind.REPLAY)))
-        undone = take_back(scope, transactions_of(scope), begun) if begun else []
+        undone = undo_untouched_replays(scope, transactions_of(scope), begun) if begun else []
         if undone:
             self._say(f"the replay of {first_few(undone)} had appended nothing: it is undone")
         if topics := [topic for topic in begun if topic not in undone]:
@@ -610,7 +610,7 @@ class Failback:
             now = logs[divergence.source]
             if now.problem is not None:
                 raise now.problem
-            if now.end != divergence.log[1] and not divergence.is_home:
+            if now.end != divergence.log[1] and not divergence.is_copied_back:
                 moved.append(f"{divergence.source} from offset {divergence.log[1]} on")
         if moved:
             raise self._scope.error(

@@ -242,7 +242,7 @@ class Replay:
         try:
             self._watch.require(topics)
         except FlowError:
-            take_back(self._scope, self._transactions, topics)
+            undo_untouched_replays(self._scope, self._transactions, topics)
             raise
 
     def _resume_offset(self, work: TailWork, committed: Committed) -> int:
@@ -355,7 +355,9 @@ def require_same_topics(scope: CutoverScope, ids: Mapping[str, TopicId]) -> None
             )
 
 
-def take_back(scope: CutoverScope, transactions: Transactions, topics: Sequence[str]) -> list[str]:
+def undo_untouched_replays(
+    scope: CutoverScope, transactions: Transactions, topics: Sequence[str]
+) -> list[str]:
     """Delete the intent `replay` of the topics to which nothing was appended. Return these topics.
 
     A run that is appending is fenced first, so that it cannot commit after the check. A run that

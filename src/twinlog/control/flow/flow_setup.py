@@ -28,7 +28,7 @@ from twinlog.cluster.logs.raw_log import produce_batch
 from twinlog.cluster.net.metadata import Operation
 from twinlog.cluster.topics.cluster_info import producer_expiry
 from twinlog.cluster.topics.internal_log import ensure_compacted_topic
-from twinlog.cluster.topics.topic_admin import ensure_kept_topic
+from twinlog.cluster.topics.topic_admin import ensure_permanent_topic
 from twinlog.config.flow.offset_storage import OffsetStorage
 from twinlog.config.flow.start import Starts
 from twinlog.control.adopt.adoption import TakeOver
@@ -36,7 +36,7 @@ from twinlog.control.duties.acl_sync import acls_of_new
 from twinlog.control.duties.handed_topics import HandedTopics
 from twinlog.control.flow.noted_transforms import note_transforms, with_noted_transforms
 from twinlog.control.leading.claims import FlowClaims
-from twinlog.control.leading.ends import FlowClients, FlowEnds
+from twinlog.control.leading.ends import FlowClients, FlowClusters
 from twinlog.control.leading.lead import (
     Fenced,
     SetupWaiting,
@@ -46,7 +46,7 @@ from twinlog.control.leading.lead import (
 )
 from twinlog.control.loops.guard import LoopGuard
 from twinlog.control.loops.neighbours import SiblingFlows
-from twinlog.control.risk.source_watch import SourceQuestions
+from twinlog.control.risk.source_watch import SourceQueries
 from twinlog.errors import Fate, FlowError, NotLeader, TwinlogError, Unauthorized
 from twinlog.flow_log import FlowLog
 from twinlog.lane import late_requests
@@ -58,13 +58,13 @@ from twinlog.mirror.state.copies import MappedCopies
 from twinlog.mirror.state.generations import OF_PRODUCERS, Claim, fan_producers, producer_row
 from twinlog.mirror.state.intents import FlowIntents, Intent, promoted
 from twinlog.model import TopicPartition
-from twinlog.survey.capabilities import UNTRIED, Capabilities, ensure_probe_topic, probe
+from twinlog.survey.capabilities import NO_CAPABILITIES, Capabilities, ensure_probe_topic, probe
 from twinlog.survey.discovery import Discovery, TopicProblem, discover
 from twinlog.survey.ends import with_ends
-from twinlog.survey.map_reader import MapReader, is_lost, require_nothing_copied
+from twinlog.survey.map_reader import MapReader, lacks_map, require_nothing_copied
 from twinlog.survey.newcomers import TopicSurveys
 from twinlog.survey.replica import Maps
-from twinlog.survey.rights import denied_error, may
+from twinlog.survey.rights import denied_error, is_permitted
 from twinlog.survey.state_reader import StateNews, StateReader, has_state, state_rows, with_rows
 from twinlog.wire.record_batch import Codec
 from twinlog.wire.records import Record, encode_batch
@@ -147,7 +147,7 @@ def _assign_producer_ids(target: ClusterClient, flow: str, ids: dict[int, int]) 
 class TargetFacts:
     """Determines facts about one flow's target, and creates the flow's own topics there."""
 
-    ends: FlowEnds = field(repr=False)
+    ends: FlowClusters = field(repr=False)
     log_once: Callable[[str], None]
     _capabilities: Capabilities | None = None
 
@@ -171,8 +171,8 @@ class TargetFacts:
         # check here: otherwise a start without these permissions would succeed on an empty topic
         metadata = target.metadata([name])
         for right in (Operation.READ, Operation.WRITE):
-            is_ours = right is Operation.READ or name == STATE_TOPIC or ends.lanes_are_us
-            if is_ours and not may(metadata, name, right):
+            is_ours = right is Operation.READ or name == STATE_TOPIC or ends.lanes_share_user
+            if is_ours and not is_permitted(metadata, name, right):
                 raise denied_error(ends.config.flow.target, right.name, name)
         return count
 
@@ -189,14 +189,14 @@ class TargetFacts:
         name = dead_letter_topic(config.flow, config.transforms)
         if name:
             factor = config.state_topic_replication_factor
-            ensure_kept_topic(target, name, replication_factor=factor)
+            ensure_permanent_topic(target, name, replication_factor=factor)
         return name
 
     def capabilities(self, target: ClusterClient) -> Capabilities:
         """Return the brokers' capabilities. They are tested only once."""
         if self._capabilities is None:
             probed = self._capabilities = self._probe(target)
-            if probed is not UNTRIED and probed.missing:
+            if probed is not NO_CAPABILITIES and probed.missing:
                 FlowLog(log, self.ends.name).warning(
                     "the target lacks %s: the guarantee is '%s'",
                     ", ".join(probed.missing),
@@ -211,9 +211,9 @@ class TargetFacts:
         except Unauthorized as error:
             self.log_once(
                 f"{self.ends.name}: the target's capabilities are not tested, so the guarantee is "
-                f"'{UNTRIED.guarantee}' and every partition counts as unprotected: {error}"
+                f"'{NO_CAPABILITIES.guarantee}' and every partition counts as unprotected: {error}"
             )
-            return UNTRIED
+            return NO_CAPABILITIES
 
     def expiry_ms(self, target: ClusterClient) -> int | None:
         """Return the brokers' shortest expiry of producer IDs, or the configured one if unknown."""
@@ -287,7 +287,7 @@ class PreparedFlow:
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class FlowSetup(FlowEnds):
+class FlowSetup(FlowClusters):
     """Sets up one flow. The object is kept between attempts."""
 
     neighbours: SiblingFlows = field(default_factory=SiblingFlows)
@@ -303,7 +303,7 @@ class FlowSetup(FlowEnds):
         None  # this generation, and the intents that it follows
     )
     claims: FlowClaims = field(init=False)
-    questions: SourceQuestions = field(init=False)
+    queries: SourceQueries = field(init=False)
     clients: FlowClients = field(init=False)
     facts: TargetFacts = field(init=False)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -311,11 +311,11 @@ class FlowSetup(FlowEnds):
     _has_ended: bool = False
     _mapped: MappedCopies = field(default_factory=MappedCopies)
     _logged: set[str] = field(default_factory=set)
-    _is_let_in: bool = False
+    _is_admitted: bool = False
     _take_over: TakeOver | None = None
 
     def __post_init__(self) -> None:
-        self.questions = SourceQuestions(self.source, self.config)
+        self.queries = SourceQueries(self.source, self.config)
         self.clients = FlowClients(self)
         self.facts = TargetFacts(ends=self, log_once=self.log_once)
         self.claims = FlowClaims(
@@ -334,7 +334,7 @@ class FlowSetup(FlowEnds):
             still_leads=self._still_leads,
             before_begin=self._give_acls,
             # a topic that is about to be adopted has records of MirrorMaker 2, and no row yet
-            judges_topics=self.adopts is None,
+            refuses_foreign_topics=self.adopts is None,
         )
 
     # -- steps
@@ -345,7 +345,7 @@ class FlowSetup(FlowEnds):
             source, target = self.clients.both()
             self.handed, self.leadership = None if once else HandedTopics(), None
             self._has_ended = False
-            self.questions = SourceQuestions(self.source, self.config)
+            self.queries = SourceQueries(self.source, self.config)
             news_of = StateReader(self.clients.of_state, self.name)
             # check for a promotion before the source is queried, because the source of a promoted
             # flow may no longer exist
@@ -353,13 +353,13 @@ class FlowSetup(FlowEnds):
                 self._stay_fenced(news_of.read(), once=once)
             ids = self._contact_clusters(once=once)
             news = news_of.read()
-            pause, self.released = news.intents.pause, news.intents.released
+            pause, self.released = news.intents.pause, news.intents.unmirrored_topics
             self._mapped = news.mapped
             if pause is not None and (once or self.adopts is not None):
                 raise _paused_error(self.name, pause, once=once)
             history = self.claims.history(target)
             map_topic = map_topic_of(self.config.flow)
-            if is_lost(target, map_topic, history):
+            if lacks_map(target, map_topic, history):
                 known = discover(self.config, self.policy, source, target, create=False)
                 require_nothing_copied(target, map_topic, known.plans)
             map_reader = self.facts.own_map(self.clients)
@@ -414,10 +414,10 @@ class FlowSetup(FlowEnds):
         # the first timeout is short, so that an outage is reported soon; the set-up is retried
         source_id = source.metadata([], timeout_s=REACHED_WITHIN_S).cluster_id or ""
         target_id = target.metadata([], timeout_s=REACHED_WITHIN_S).cluster_id or ""
-        if not self._is_let_in:
+        if not self._is_admitted:
             self.guard.before_anything(source, target)
             # a standby does not repeat this check, because each discovery does
-            self._is_let_in = True
+            self._is_admitted = True
         self.facts.own_topic(target, STATE_TOPIC, 1)
         note_transforms(target, self.name, self.config.transforms)
         self._lead(once=once)
@@ -495,7 +495,7 @@ class FlowSetup(FlowEnds):
             source,
             target,
             create=create,
-            lanes_are_us=self.lanes_are_us,
+            lanes_share_user=self.lanes_share_user,
             guard=self.guard if create else None,
         )
         for line in discovery.notes:
@@ -621,10 +621,10 @@ class FlowSetup(FlowEnds):
             self.membership = None
 
     def _disconnect(self) -> None:
-        self.questions.close()
+        self.queries.close()
         self.clients.close()
         # the guard checks again: after reconnecting, addresses may lead to other clusters
-        self._is_let_in = False
+        self._is_admitted = False
 
 
 def _paused_error(flow: str, pause: Intent, *, once: bool) -> TwinlogError:

@@ -98,7 +98,7 @@ class TopicRefresh:
         """Log topics that the source no longer lists."""
         run, flow = self.run, self.prepared.setup.config.flow
         vanished = see_source(
-            run.partitions.values(), self.prepared.source_topics, run.intents.released
+            run.partitions.values(), self.prepared.source_topics, run.intents.unmirrored_topics
         )
         if vanished:
             self.log.warning(
@@ -153,7 +153,7 @@ class Generation:
     def is_drained(self) -> bool:
         """Return True if no request of this or an earlier generation can be pending."""
         run = self.run
-        if run.clock.monotonic() < run.foreign_until:
+        if run.clock.monotonic() < run.late_requests_until:
             return False  # requests of the former generation may arrive
         return not any(partition.waits_s() for partition in run.partitions.values())
 

@@ -36,8 +36,8 @@ from twinlog.control.groups.checkpoints import checkpoints
 from twinlog.control.groups.left_out import keyed_groups
 from twinlog.control.lanes.lanes import Job
 from twinlog.control.lanes.pacing import pacer_of
-from twinlog.control.leading.lead import APART_S, SetupWaiting, StandingBy
-from twinlog.control.risk.idle import IdleQuestions, IdleWatch
+from twinlog.control.leading.lead import STAY_OUT_S, SetupWaiting, StandingBy
+from twinlog.control.risk.idle import IdleQueries, IdleWatch
 from twinlog.control.risk.running_flow import InBackground
 from twinlog.control.risk.source_watch import SourceLiveness, SourceWatch
 from twinlog.control.running.flow_run import FlowRun
@@ -239,7 +239,9 @@ class ManagedFlow:
             self.shown.errors[error.code] += 1
         self.tries.on_failure(error)
         if is_final:
-            self.error = error.and_also(f"gave up after {duration(lasted_s)}") if is_late else error
+            self.error = (
+                error.with_addition(f"gave up after {duration(lasted_s)}") if is_late else error
+            )
         else:
             left_ms = int(1000 * (ONCE_GIVES_UP_S - lasted_s))
             until_ms = self.process.clock.wall_ms() + left_ms if once else None
@@ -318,16 +320,16 @@ class ManagedFlow:
             followed=self.follow_intents,
             log=self.log,
         )
-        questions = setup.questions
-        watch = SourceWatch(run=run, source=questions, log=self.log)
-        positions = IdleQuestions(
+        queries = setup.queries
+        watch = SourceWatch(run=run, source=queries, log=self.log)
+        positions = IdleQueries(
             read_map=prepared.read_map,
             target=setup.target,
-            next_batches=questions.next_batches,
+            next_batches=queries.next_batches,
             starts=setup.config.start,
             is_shared=setup.is_identity,
         )
-        pulse = SourceLiveness(run=run, ask=questions.pulse)
+        pulse = SourceLiveness(run=run, ask=queries.pulse)
         return Generation(
             prepared=prepared,
             run=run,
@@ -448,13 +450,13 @@ class ManagedFlow:
         self.generation = self.offer = None
         if Step.LOST not in why:
             self.trouble.forget()
-        apart_s = 0.0
+        stay_out_s = 0.0
         if Step.HANDED_OVER in why:
             # a process that rejoins the group immediately might get the flow back
-            apart_s = APART_S
+            stay_out_s = STAY_OUT_S
             reason = "standing by: handed over to a process that leads fewer flows"
             self.trouble.note_idle(FlowState.STANDBY, StandingBy(reason))
-        self.tries.reset(apart_s)
+        self.tries.reset(stay_out_s)
         self._follow_successor(is_handed_on=True)
         if Step.REMOVED in why:
             leave(self.setup)

@@ -19,7 +19,7 @@ from twinlog.config.regex.reader import RegexProblem
 from twinlog.config.values.renames import RemoteName
 from twinlog.mirror.plan import PartitionPlan, Refusal
 from twinlog.mirror.state.transformed import TRANSFORMED, TransformedTopics, transformed_topics
-from twinlog.survey.state_reader import HOME, state_rows
+from twinlog.survey.state_reader import STATE_PARTITION, state_rows
 
 
 def note_transforms(target: ClusterClient, flow: str, config: TransformsConfig) -> None:
@@ -33,7 +33,7 @@ def note_transforms(target: ClusterClient, flow: str, config: TransformsConfig) 
     }
     missing = rows - {structs.replace(row, at_ms=now_ms) for row in _noted(target, flow)}
     if missing:
-        append_rows(target, HOME, [row.encode() for row in missing], now_ms)
+        append_rows(target, STATE_PARTITION, [row.encode() for row in missing], now_ms)
 
 
 def with_noted_transforms(

@@ -158,8 +158,8 @@ def flow_snapshot(
     """Return the snapshot of a flow with all its partitions."""
     now_ms = flow.clock.wall_ms()
     lanes = [lane for lease in flow.leases for lane in lease.lanes.values()]
-    away = next((str(lane.degraded) for lane in lanes if lane.degraded), "")
-    reason = (away if trouble is None else trouble.reason) or flow.holds_back
+    away = next((str(lane.unreachable) for lane in lanes if lane.unreachable), "")
+    reason = (away if trouble is None else trouble.reason) or flow.hold_reason
     parts = tuple(
         _with_intent(partition_snapshot(p, now_ms, limits), flow.intents)
         for p in sorted(flow.partitions.values(), key=lambda p: p.plan.source)

@@ -69,7 +69,7 @@ class IntentFollower:
 
     def _apply_news(self, news: StateNews) -> None:
         self._is_reading, self._fails_since = False, None
-        if self.run.holds_back:
+        if self.run.hold_reason:
             self.log.news("the flow's intents can be read again")
             self.run.hold_back(None)
         if self.run.is_stopping:
@@ -106,7 +106,7 @@ class IntentFollower:
         passes = error.fate is Fate.RETRIABLE and fails_s < PASSING_S
         if passes or self.run.is_stopping:
             return
-        if not self.run.holds_back:
+        if not self.run.hold_reason:
             self.run.errors[error.code] += 1
             self.log.warning("%s; running partitions continue, no new one starts", error)
         self.run.hold_back(error)
@@ -114,11 +114,11 @@ class IntentFollower:
     def _follow(self, intents: FlowIntents) -> None:
         before = self.run.intents
         self._log_changes(before, intents)
-        self.release(intents.released)
+        self.release(intents.unmirrored_topics)
         self.run.follow(intents)
         is_held = intents.pause is not None or intents.promotion is not None
         self.duties.set_held(is_held=is_held)
-        was_left_out = before.released - intents.released
+        was_left_out = before.unmirrored_topics - intents.unmirrored_topics
         if was_left_out or (before.pause is not None and intents.pause is None):
             # discover topics that were left out while they were released or the flow was paused
             self.run.wants_discovery = True

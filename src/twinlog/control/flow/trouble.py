@@ -103,7 +103,7 @@ class FlowTrouble:
     def note_lanes(self, lanes: Iterable[Lane], pulse: SourceLiveness | None) -> None:
         """Record whether lanes reach both clusters, and whether the source responds."""
         all_lanes = list(lanes)
-        away = next((lane.degraded for lane in all_lanes if lane.degraded), None)
+        away = next((lane.unreachable for lane in all_lanes if lane.unreachable), None)
         silence = None if pulse is None else pulse.silence
         if away is not None:
             self._degraded(

@@ -30,10 +30,10 @@ from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
 from twinlog.wire.mm2_records import Checkpoint
 from twinlog.wire.rows import Record
 
-IDS: Final = "twinlog.ids"
+TOPIC_IDS_HEADER: Final = "twinlog.ids"
 """Header with two topic IDs of 16 bytes each: the original topic's ID, then the copy's."""
 ID_BYTES: Final = 16
-SEEN_TO: Final = "twinlog.seen-to"
+APPLIED_HEADER: Final = "twinlog.seen-to"
 """Empty header of a checkpoint whose offset the group on the target already has."""
 
 
@@ -71,16 +71,16 @@ class CheckpointRow(NamedTuple):
     def decode(cls, record: Record) -> CheckpointRow:
         """Decode a record of a checkpoints topic. Raises CorruptData."""
         headers = dict(record.headers)
-        ids = headers.get(IDS) or b""
+        ids = headers.get(TOPIC_IDS_HEADER) or b""
         original, copy = TopicId(ids[:ID_BYTES].hex()), TopicId(ids[ID_BYTES:].hex())
         return cls(
             Checkpoint.decode(record.key, record.value),
             CopyIds(original, copy) if len(ids) == 2 * ID_BYTES else None,
-            SEEN_TO in headers,
+            APPLIED_HEADER in headers,
         )
 
     @classmethod
-    def all_in(cls, records: Iterable[Record]) -> Iterator[CheckpointRow]:
+    def decode_all(cls, records: Iterable[Record]) -> Iterator[CheckpointRow]:
         """Yield the valid checkpoints among these records. Like Java's clients, ignore the rest."""
         for record in records:
             with suppress(CorruptData):
@@ -94,9 +94,9 @@ class CheckpointRow(NamedTuple):
     def record(self, now_ms: int) -> Record:
         headers: list[tuple[str, bytes | None]] = []
         if self.ids is not None:
-            headers.append((IDS, self.ids.original.raw + self.ids.copy.raw))
+            headers.append((TOPIC_IDS_HEADER, self.ids.original.raw + self.ids.copy.raw))
         if self.is_applied:
-            headers.append((SEEN_TO, b""))
+            headers.append((APPLIED_HEADER, b""))
         checkpoint = self.checkpoint
         return Record(0, now_ms, checkpoint.key(), checkpoint.value(), tuple(headers))
 

@@ -24,10 +24,10 @@ from twinlog.cluster.topics.topic_admin import ensure_mm2_topic
 from twinlog.control.duties.led_log import LedLog
 from twinlog.control.duties.rounds import Duty, LedFlow
 from twinlog.control.groups.checkpoint_rows import CheckpointRow
-from twinlog.control.groups.counterparts import TargetOffsets, reasons
+from twinlog.control.groups.counterparts import CounterpartFinder, reasons
 from twinlog.control.groups.group_sync import GroupSyncer
 from twinlog.control.groups.left_out import hidden_groups_line, lists_groups, readable
-from twinlog.control.groups.translation_cache import TranslationCache, given_on_source
+from twinlog.control.groups.translation_cache import TranslationCache, was_set_on_source
 from twinlog.errors import TwinlogError, Unauthorized, Unsupported
 from twinlog.mirror.map.synced_offsets import SyncedOffsets
 from twinlog.mirror.names.filters import policy_of
@@ -76,9 +76,9 @@ class CheckpointDuty:
         self._source_groups = Coordinators(self._source)
         self._offsets = OffsetReader(self._source_groups)
         coordinators = Coordinators(self._target)
-        offsets = TargetOffsets(flow, self._source, self._target)
+        offsets = CounterpartFinder(flow, self._source, self._target)
         self._opposite = OppositeCheckpoints(flow, self._source, lambda: offsets.target_aliases)
-        was_set = given_on_source(flow)
+        was_set = was_set_on_source(flow)
         self._translations = TranslationCache(
             offsets,
             lambda *at: self._opposite.has_offset(*at) or was_set(*at),
@@ -91,7 +91,7 @@ class CheckpointDuty:
         """Selected groups whose type has no offsets to translate, with the reason."""
         self._written: dict[tuple[str, TopicPartition], CheckpointRow] | None = None
         """The newest rows of the checkpoints topic, or None if they must be read again."""
-        self._before_us: dict[tuple[str, TopicPartition], CheckpointRow] | None = None
+        self._initial_rows: dict[tuple[str, TopicPartition], CheckpointRow] | None = None
         """The newest rows of the checkpoints topic when it was first read. None if it has not been
         read, because no checkpoints are configured or this user is not permitted to read it.
         """
@@ -181,7 +181,7 @@ class CheckpointDuty:
     def _sync(self) -> None:
         if self._translations.has_reverse:
             self._opposite.read()
-        wanted = self._translations.to_set(self._before_us)
+        wanted = self._translations.to_set(self._initial_rows)
         self._syncer.sync(wanted, self._translations.target_ids())
         self._translations.forget_topics(self._syncer.recreated)
         self._translations.mark_applied(self._syncer.skipped)
@@ -206,8 +206,8 @@ class CheckpointDuty:
                 factor = self._config.checkpoints_replication_factor
                 ensure_mm2_topic(self._target, self._topic, factor)
                 newest = self._read()
-                if self._before_us is None and newest is not None:
-                    self._before_us = dict(newest)
+                if self._initial_rows is None and newest is not None:
+                    self._initial_rows = dict(newest)
                 self._written = newest or {}
             self._append(list(self._translations.unwritten_rows(self._written)))
         except Unauthorized as error:
@@ -238,7 +238,7 @@ class CheckpointDuty:
 
     def _read(self) -> dict[tuple[str, TopicPartition], CheckpointRow] | None:
         try:
-            return {row.key: row for row in CheckpointRow.all_in(self._log.read())}
+            return {row.key: row for row in CheckpointRow.decode_all(self._log.read())}
         except Unauthorized as error:
             self._flow.log_once(
                 f"{self._flow.name}: checkpoints of earlier runs are unknown, so all are written "
@@ -293,7 +293,7 @@ class OppositeCheckpoints:
             # a lower end than before means that the topic was re-created, so all of it is read
             first = self._next[topic] if end >= self._next[topic] else 0
             log = read_to_end(self._source, topic, 0, first, end=end)
-            for checkpoint, ids, _ in CheckpointRow.all_in(log):
+            for checkpoint, ids, _ in CheckpointRow.decode_all(log):
                 tp, topic_id = checkpoint.topic_partition, None if ids is None else ids.copy
                 self._named.note(
                     self._source.alias, checkpoint.group, tp, checkpoint.downstream_offset, topic_id
@@ -328,12 +328,12 @@ class ShareGroups:
         flow: LedFlow,
         source_coordinators: Coordinators,
         target_coordinators: Coordinators,
-        offsets: TargetOffsets,
+        offsets: CounterpartFinder,
     ) -> None:
         self._flow = flow
         self._source = source_coordinators
         self._target = target_coordinators
-        self._translations = TranslationCache(offsets, given_on_source(flow))
+        self._translations = TranslationCache(offsets, was_set_on_source(flow))
         self._syncer = GroupSyncer(flow, target_coordinators, is_share=True)
         self._names: tuple[str, ...] = ()
         self.skipped: dict[str, str] = {}

@@ -98,7 +98,7 @@ class Counterpart:
         return offset > max(first, self.replica.target.start or 0)
 
 
-class TargetOffsets:
+class CounterpartFinder:
     """Finds counterparts of one flow's source partitions; not thread-safe."""
 
     def __init__(self, flow: LedFlow, source: ClusterClient, target: ClusterClient) -> None:
@@ -176,7 +176,7 @@ class TargetOffsets:
             is_known = replica.problem is None and picture.maps.has_rows_of(tp, view.map_epoch)
             # Leave out partitions whose position no lane of this process has found. Records may be
             # missing on the target, or the map may have lost a row, so groups would skip records.
-            if not is_known or view.is_unseen:
+            if not is_known or view.is_position_unknown:
                 continue
             if view.reach is not None:
                 replica = replica.by_lane(*view.reach)
@@ -323,4 +323,4 @@ def why_no_counterpart(tp: TopicPartition, view: PartitionView | None, intents: 
         return "not mirrored by this flow"
     if view.is_broken:
         return "has stopped, with a code"
-    return "no lane has checked it yet" if view.is_unseen else "nothing is copied yet"
+    return "no lane has checked it yet" if view.is_position_unknown else "nothing is copied yet"

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from twinlog.cluster.groups.group_offsets import Committed, GroupOffsets
 from twinlog.control.duties.rounds import LedFlow
 from twinlog.control.groups.checkpoint_rows import CheckpointRow, CopyIds, Newest
-from twinlog.control.groups.counterparts import Counterpart, TargetOffsets
+from twinlog.control.groups.counterparts import Counterpart, CounterpartFinder
 from twinlog.control.groups.group_sync import Skipped
 from twinlog.mirror.map.offset_map import PartitionKey
 from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
@@ -67,13 +67,13 @@ class _AppliedOffset(NamedTuple):
         return self.downstream in (None, downstream) and self.ids in (None, commit.ids)
 
 
-Given: TypeAlias = Callable[[str, TopicPartition, int, TopicId | None], bool | None]
+WasSetBySync: TypeAlias = Callable[[str, TopicPartition, int, TopicId | None], bool | None]
 """Returns True if a sync has set this offset for a group of the source, in the topic with this ID.
 Returns None if no sync of the group is known.
 """
 
 
-def given_on_source(flow: LedFlow) -> Given:
+def was_set_on_source(flow: LedFlow) -> WasSetBySync:
     return partial(flow.synced.has_offset, flow.config.flow.source)
 
 
@@ -92,7 +92,9 @@ class _Group:
 class TranslationCache:
     """Translated offsets of one flow's groups. Not thread-safe."""
 
-    def __init__(self, offsets: TargetOffsets, was_set: Given, *, has_sync: bool = True) -> None:
+    def __init__(
+        self, offsets: CounterpartFinder, was_set: WasSetBySync, *, has_sync: bool = True
+    ) -> None:
         self._offsets = offsets
         self._has_sync = has_sync
         self._given = was_set

@@ -19,13 +19,13 @@ from twinlog.errors import TwinlogError
 from twinlog.lane.messages import (
     NO_LOAD,
     NO_THROTTLE,
-    Away,
     EndLane,
     KnownProducers,
     LaneLoad,
     Ready,
     Renewed,
     Throttle,
+    UnreachableCluster,
     Work,
 )
 from twinlog.model import LeaseCopy, TopicPartition
@@ -79,7 +79,7 @@ class Lane:
     is_ready: bool = False
     range_port: ChannelAddress | None = None
     """Address at which the transforms' application gets ranges of source records from the lane."""
-    degraded: Away | None = None
+    unreachable: UnreachableCluster | None = None
     """Why the lane does not reach a cluster, or None if it reaches both or has not noticed yet."""
     reached_at: float = float("-inf")
     """Monotonic time since when the lane reaches both clusters."""
@@ -116,11 +116,11 @@ class Lane:
         """Note that the lane has reached both clusters."""
         self.is_ready, self.reached_at, self.range_port = True, now, message.range_port
 
-    def note_away(self, reason: Away | None, now: float) -> bool:
+    def note_unreachable(self, reason: UnreachableCluster | None, now: float) -> bool:
         """Store why the lane cannot reach a cluster, or None if it reaches both. Return True if the
         lane reached both before this call, and now does not.
         """
-        before, self.degraded = self.degraded, reason
+        before, self.unreachable = self.unreachable, reason
         if before and not reason:
             self.reached_at = now
         return reason is not None and before is None

@@ -24,7 +24,7 @@ from twinlog.control.duties.rounds import PartitionView
 from twinlog.control.lanes.retention_outlook import RetentionOutlook
 from twinlog.control.watch.latency import SpreadWindow, TimingWindow
 from twinlog.control.watch.snapshot import StateSince
-from twinlog.lane.messages import Away, Gap, HandOver, PartitionProgress
+from twinlog.lane.messages import Gap, HandOver, PartitionProgress, UnreachableCluster
 from twinlog.mirror.map.offset_map import Term
 from twinlog.mirror.map.translation import Reach
 from twinlog.mirror.plan import FOREVER, PartitionPlan
@@ -179,7 +179,7 @@ class Partition:
     lane: LaneKey | None = None
     term: Term = field(default=Term(-1, -1))
     handed: HandOver | None = None
-    taken: PartitionPlan | None = None
+    last_plan: PartitionPlan | None = None
     """The plan by which the last lane copied, or None if no lane has copied."""
     failure: Failure | None = None
     held_back: Failure | None = None
@@ -191,7 +191,7 @@ class Partition:
     """The partition's last state, and when it began."""
     recovery: RecoveryPoint = field(default_factory=RecoveryPoint)
     keeping: RetentionOutlook = field(default_factory=RetentionOutlook)
-    asked_end: int | None = None
+    queried_end: int | None = None
     """The end of the source's log for consumers when the driver last read it, or None if it never
     did. Under read_committed this is the last stable offset.
     """
@@ -218,7 +218,7 @@ class Partition:
     """Range of copied source offsets that the source has lost, or None. With a range, a start is
     possible only if the last copied record is found at the source again, which disproves the loss.
     """
-    stands_at: tuple[int, int] | None = None
+    blocking_offsets: tuple[int, int] | None = None
     """Source offsets [first, next) that stopped the partition last, if they are known."""
     skips: tuple[WantedSkip, ...] = ()
     """Records that operators want to skip."""
@@ -231,7 +231,7 @@ class Partition:
     bytes: int = 0
     copied: dict[int, LeaseCopy] = field(default_factory=dict)
     """Records and bytes that lanes copied until they returned the partition, by lease."""
-    _took_at: int | None = None
+    _lane_began_at: int | None = None
     """The source offset at which the current lane began, or None if unknown."""
     wait_until: float = 0.0
     """Monotonic time until which requests of a dead lane may arrive."""
@@ -296,9 +296,9 @@ class Partition:
     @property
     def is_replaced(self) -> bool:
         """Return True if the topic was re-created, so that the last lane's position is invalid."""
-        return self.taken is not None and (
-            self.taken.source_topic_id != self.plan.source_topic_id
-            or self.taken.target_topic_id != self.plan.target_topic_id
+        return self.last_plan is not None and (
+            self.last_plan.source_topic_id != self.plan.source_topic_id
+            or self.last_plan.target_topic_id != self.plan.target_topic_id
         )
 
     def replan(self, plan: PartitionPlan) -> None:
@@ -308,7 +308,7 @@ class Partition:
         if (before.source_topic_id, before.target_topic_id) != ids:  # another copy begins
             self.acked_ordinal, self.acked_epoch, self.lost = -1, -1, None
             self.recovery, self.keeping = RecoveryPoint(), RetentionOutlook()
-            self.asked_end = self.stands_at = self.held_back = None
+            self.queried_end = self.blocking_offsets = self.held_back = None
         if before.target_topic_id != plan.target_topic_id:
             self.retry_at = 0.0
         if self.is_replaced:
@@ -332,7 +332,7 @@ class Partition:
         if self.progress is None:
             before = self.recovery.upstream
             is_first = before is None and not progress.records
-            self._took_at = progress.upstream if is_first else before
+            self._lane_began_at = progress.upstream if is_first else before
         self.progress = progress
         self.reported_ms = self.clock.wall_ms()
         if not self.is_replaced:  # otherwise it is a late report of the previous copy
@@ -350,11 +350,11 @@ class Partition:
     @property
     def poison(self) -> Poison | None:
         """Return the record that stops the partition if operators can skip it, else None."""
-        if self.failure is None or self.stands_at is None:
+        if self.failure is None or self.blocking_offsets is None:
             return None
         if not has(self.failure.code, Trait.CAN_BE_SKIPPED):
             return None
-        first, following = self.stands_at
+        first, following = self.blocking_offsets
         is_batch = self.failure.code == "CORRUPT_BATCH"
         skip = Skip(first=first, next=following, is_batch=is_batch)
         return Poison(skip=skip, topic_id=str(self.plan.source_topic_id))
@@ -376,7 +376,7 @@ class Partition:
         A lane that sees the log's end reports it together with its position, so their difference is
         the lag. Otherwise the end that the driver read counts, or the reported end if it is higher.
         """
-        live, seen, reported = self._live_progress, self.asked_end, None
+        live, seen, reported = self._live_progress, self.queried_end, None
         if self.progress is not None and self.progress.source_end >= 0:
             reported = self.progress.source_end
         if seen is None or self.is_taken_over:
@@ -391,7 +391,7 @@ class Partition:
         lane's report, or from both logs before a lane began. None if unknown.
         """
         reported = self.recovery.upstream
-        return self.keeping.rests_at if reported is None else reported
+        return self.keeping.start_upstream if reported is None else reported
 
     @property
     def is_behind(self) -> bool:
@@ -476,7 +476,7 @@ class Partition:
         before = self.copied.get(self.lane.lease)
         self.copied[self.lane.lease] = LeaseCopy(
             *self.plan.source,
-            first=self._took_at if before is None else before.first,
+            first=self._lane_began_at if before is None else before.first,
             next=last.upstream,
             records=last.records + (0 if before is None else before.records),
             bytes=last.bytes + (0 if before is None else before.bytes),
@@ -558,7 +558,7 @@ class Partition:
         now_ms, now = self.clock.wall_ms(), self.clock.monotonic()
         self.failure = Failure(code=code, message=message, since_ms=now_ms, began=now)
 
-    def note_away(self, reason: Away | None) -> None:
+    def note_unreachable(self, reason: UnreachableCluster | None) -> None:
         """Set or clear UNREACHABLE. `reason`: why the lane cannot reach a cluster, or None."""
         if reason is not None and self.failure is None:
             is_away = has(reason.code, Trait.AWAY)
@@ -602,7 +602,7 @@ def view_of(partition: Partition) -> PartitionView:
     is_stale = partition.is_replaced or is_another
     is_broken = failure is not None and has(failure.code, Trait.NO_OFFSETS)
     progress = None if is_stale or is_broken else partition.progress
-    not_ours = _foreign_code(partition, is_stale=is_stale)
+    foreign_code = _foreign_code(partition, is_stale=is_stale)
     return PartitionView(
         source=plan.source,
         target=plan.target,
@@ -610,13 +610,13 @@ def view_of(partition: Partition) -> PartitionView:
         target_topic_id=plan.target_topic_id,
         reach=None if progress is None else Reach(progress.upstream, progress.downstream),
         is_broken=is_broken,
-        is_unseen=progress is None and not_ours != PartitionState.TAKEN_OVER,
+        is_position_unknown=progress is None and foreign_code != PartitionState.TAKEN_OVER,
         is_keyed=plan.targets > 0,
         is_begun=partition.is_begun,
         has_others=plan.targets > 0 or partition.is_behind_others,
         # None without a lane, because then nothing rewrites rows that the map may have lost
         map_epoch=None if progress is None or partition.lane is None else progress.map_epoch,
-        not_ours=not_ours,
+        foreign_code=foreign_code,
     )
 
 

@@ -33,7 +33,7 @@ class SourceBounds:
 class RetentionOutlook:
     """The outlook of one lagging partition, from observations of the last ten minutes."""
 
-    rests_at: int | None = None
+    start_upstream: int | None = None
     """The next source offset to copy, as found in both logs before a lane of this run began, or
     None if unknown.
     """
@@ -53,7 +53,7 @@ class RetentionOutlook:
 
     def note_idle(self, upstream: int, timestamp: int) -> None:
         """Note the next offset to copy, with its timestamp (ms), of a partition without a lane."""
-        self.rests_at = upstream
+        self.start_upstream = upstream
         self.note_copied(timestamp)
 
     def forget(self) -> None:

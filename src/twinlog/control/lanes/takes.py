@@ -86,14 +86,14 @@ def take_of(
         target_topic_id=plan.target_topic_id,
         term=partition.term,
         limit_bytes=plan.limit_bytes,
-        stamps_own_time=plan.stamps_own_time,
-        is_picky=plan.is_picky,
+        has_log_append_time=plan.has_log_append_time,
+        may_reject_records=plan.may_reject_records,
         compresses=plan.compresses,
         start=start,
         group_at=_group_start(plan, maps),
         began_at=-1 if partition_map is not None else _latest_start(plan, maps),
-        former=() if partition_map is not None else former_targets(plan, maps),
-        is_another=partition_map is None and _is_another(plan, maps),
+        former_partitions=() if partition_map is not None else former_copy_targets(plan, maps),
+        had_former_copy=partition_map is None and _had_former_copy(plan, maps),
         # `has_written` of a keyed partition only shows that one of its branches has written
         had_row=plan.had_row or (partition.has_written and not plan.targets),
         end=plan.end,
@@ -305,7 +305,7 @@ def _group_start(plan: PartitionPlan, maps: Maps) -> int:
     return -1 if plan.begin_at < 0 or is_known else plan.begin_at
 
 
-def former_targets(plan: PartitionPlan, maps: Maps) -> tuple[int, ...]:
+def former_copy_targets(plan: PartitionPlan, maps: Maps) -> tuple[int, ...]:
     """Return the target partitions that may have records of a deleted source topic of the same
     name.
 
@@ -327,7 +327,7 @@ def former_targets(plan: PartitionPlan, maps: Maps) -> tuple[int, ...]:
     return tuple(sorted(former))
 
 
-def _is_another(plan: PartitionPlan, maps: Maps) -> bool:
+def _had_former_copy(plan: PartitionPlan, maps: Maps) -> bool:
     """Return True if this partition of a deleted topic of this name was copied to the target."""
     return any(
         key.target_topic_id == plan.target_topic_id

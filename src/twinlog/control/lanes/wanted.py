@@ -25,7 +25,7 @@ def replan(
     position at which the former lane stopped may not be valid any more.
     """
     leaving: list[Partition] = []
-    released = intents.released
+    released = intents.unmirrored_topics
     wanted = {plan.source: plan for plan in plans if plan.source.topic not in released}
     for tp, plan in wanted.items():
         known = partitions.get(tp)
@@ -93,7 +93,7 @@ def kept_text(copy: str) -> str:
 def hold_back(partitions: Iterable[Partition], error: TwinlogError | None) -> None:
     """Set the error that prevents partitions from starting for the first time. None clears it."""
     waiting = (
-        partition for partition in partitions if partition.is_wanted and partition.taken is None
+        partition for partition in partitions if partition.is_wanted and partition.last_plan is None
     )
     for partition in waiting:
         if partition.placement is not Placement.PENDING:
@@ -105,7 +105,7 @@ def hold_back(partitions: Iterable[Partition], error: TwinlogError | None) -> No
 
 
 def continue_from(
-    partitions: Partitions, former: Iterable[Partition], foreign_until: float
+    partitions: Partitions, former: Iterable[Partition], late_requests_until: float
 ) -> None:
     """Take over the partitions of the previous run. Their counts continue, and partitions that are
     no longer wanted become RELEASED. No other state is valid in a new generation, because another
@@ -119,7 +119,7 @@ def continue_from(
         partition.leave_lane(Placement.RELEASED)
         mark_unwanted(partition)
         partition.is_paused = False
-        partition.lost = partition.progress = partition.taken = None
+        partition.lost = partition.progress = partition.last_plan = None
         partition.acked_ordinal = partition.acked_epoch = -1
-        partition.wait_at_least(foreign_until)
+        partition.wait_at_least(late_requests_until)
         partitions[partition.plan.source] = partition

@@ -16,7 +16,7 @@ STATE_WITHIN_S: Final = 5.0
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class FlowEnds:
+class FlowClusters:
     """Settings of one flow and its clients. Sends no requests."""
 
     config: FlowConfig
@@ -47,7 +47,7 @@ class FlowEnds:
         return self.config.refresh.enabled
 
     @property
-    def lanes_are_us(self) -> bool:
+    def lanes_share_user(self) -> bool:
         """Return True if lanes connect to the target as the same user as the driver."""
         own_time = self.target.request_timeout_ms
         return replace(self.lane_target, request_timeout_ms=own_time) == self.target
@@ -56,7 +56,7 @@ class FlowEnds:
 class FlowClients:
     """The driver's clients for both clusters of a flow, opened on first use. Not thread-safe."""
 
-    def __init__(self, ends: FlowEnds) -> None:
+    def __init__(self, ends: FlowClusters) -> None:
         self._ends = ends
         self._open: dict[str, ClusterClient] = {}
 

@@ -30,7 +30,7 @@ ONCE_WAITS_S: Final = 15.0
 """Seconds that `--once` waits to lead. A killed leader's session ends within this time."""
 
 STANDBY_CHECKS_S: Final = 5.0
-APART_S: Final = 10.0
+STAY_OUT_S: Final = 10.0
 """Seconds for which a process stays out of the group of a flow that goes to another process."""
 
 KEYS_SHOWN: Final = 10
@@ -64,8 +64,8 @@ def join_election(
     Raises StandingBy if this process must stay out of the group for now.
     """
     own_digests = digests(config)
-    if membership is not None and (gone_s := membership.gone_for_s) is not None:
-        if gone_s < APART_S:
+    if membership is not None and (gone_s := membership.since_leave_s) is not None:
+        if gone_s < STAY_OUT_S:
             raise StandingBy("standing by: another process hands this flow over to a third one")
         membership = None
     if membership is None:

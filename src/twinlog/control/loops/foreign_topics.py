@@ -36,7 +36,7 @@ UNREADABLE: Final = "some of it cannot be read"
 def foreign_topics(
     flow: FlowConfig,
     rows: Iterable[CopyRow],
-    at_target: ClusterMetadata,
+    target_metadata: ClusterMetadata,
     target: ClusterClient,
 ) -> dict[str, TwinlogError]:
     """Return FOREIGN_DATA errors by source topic. `rows`: rows of the topics that may be copied.
@@ -53,33 +53,33 @@ def foreign_topics(
     unknown = {
         row.topic: row.source_topic
         for row in rows
-        if not row.begun and (topic := at_target.topics.get(row.topic)) and not topic.error
+        if not row.begun and (topic := target_metadata.topics.get(row.topic)) and not topic.error
     }
     unread: dict[TopicPartition, TwinlogError] = {}
-    spans = _spans(target, _partitions(at_target, unknown), unread)
+    spans = _spans(target, _partitions(target_metadata, unknown), unread)
     if not spans and not unread:
         return {}
     producers = producers_of(str(flow.flow), state_rows(target).of(str(flow.flow), *OF_PRODUCERS))
     foreign = _written_by_others(target, spans, producers, unread)
     try:
-        mapped = _mapped(flow, at_target, target) if foreign or unread else ()
+        mapped = _mapped(flow, target_metadata, target) if foreign or unread else ()
     except TwinlogError as unsaid:
         return dict.fromkeys((unknown[tp.topic] for tp in (*foreign, *unread)), unsaid)
     out: dict[str, TwinlogError] = {}
     for tp in foreign:
-        if at_target.topics[tp.topic].topic_id not in mapped:
+        if target_metadata.topics[tp.topic].topic_id not in mapped:
             finding = foreign_data(tp, spans[tp])
             out.setdefault(unknown[tp.topic], finding.in_flow(str(flow.flow)))
     for tp, error in unread.items():
-        if at_target.topics[tp.topic].topic_id not in mapped:
+        if target_metadata.topics[tp.topic].topic_id not in mapped:
             out.setdefault(unknown[tp.topic], error)
     return out
 
 
 def empty_topics(target: ClusterClient, names: Collection[str]) -> set[str]:
-    at_target = target.metadata(sorted(names))
+    target_metadata = target.metadata(sorted(names))
     unread: dict[TopicPartition, TwinlogError] = {}
-    spans = _spans(target, _partitions(at_target, names), unread)
+    spans = _spans(target, _partitions(target_metadata, names), unread)
     return {*names} - {tp.topic for tp in (*spans, *unread)}
 
 
@@ -120,18 +120,18 @@ def why_foreign(
 
 
 def _mapped(
-    flow: FlowConfig, at_target: ClusterMetadata, target: ClusterClient
+    flow: FlowConfig, target_metadata: ClusterMetadata, target: ClusterClient
 ) -> Collection[TopicId]:
     """Return the IDs of remote topics with rows in the offset map. They are copies even if the
     state topic has lost its rows. Raises TwinlogError if the map cannot be read completely.
     """
-    maps = read_maps(target, flow.flow, at_target, after=NO_ENDS)
+    maps = read_maps(target, flow.flow, target_metadata, after=NO_ENDS)
     maps.require_all()
     return {key.target_topic_id for key in maps}
 
 
-def _partitions(at_target: ClusterMetadata, topics: Iterable[str]) -> list[TopicPartition]:
-    return [tp for name in sorted(topics) for tp in at_target.topics[name].tps]
+def _partitions(target_metadata: ClusterMetadata, topics: Iterable[str]) -> list[TopicPartition]:
+    return [tp for name in sorted(topics) for tp in target_metadata.topics[name].tps]
 
 
 def _spans(

@@ -67,7 +67,7 @@ class LoopGuard:
     """The topics that lanes copy. None with `--once`, because topics are then checked before lanes
     start, by the offset map and the logs.
     """
-    judges_topics: bool = True
+    refuses_foreign_topics: bool = True
     """If False, topics with records of other clients are not refused, as during an adoption."""
     still_leads: Callable[[ClusterClient], bool] = lambda _target: True
     """Returns True if this process leads, and intents are the same as at the discovery's begin."""
@@ -82,8 +82,8 @@ class LoopGuard:
 
     def before_anything(self, source: ClusterClient, target: ClusterClient) -> None:
         """Raise FlowError if the flow must not start. Writes nothing."""
-        at_source, at_target = source.metadata(None), target.metadata(None)
-        verdict = self.check(source, target, at_source, at_target)
+        source_metadata, target_metadata = source.metadata(None), target.metadata(None)
+        verdict = self.check(source, target, source_metadata, target_metadata)
         for note in verdict.notes:
             self.log_once(note)
         if verdict.errors and not verdict.rows:
@@ -94,36 +94,39 @@ class LoopGuard:
         self,
         source: ClusterClient,
         target: ClusterClient,
-        at_source: ClusterMetadata,
-        at_target: ClusterMetadata,
+        source_metadata: ClusterMetadata,
+        target_metadata: ClusterMetadata,
     ) -> TopicVerdicts:
         """Return the verdict on each topic, writing nothing. Raises FlowError if the flow must not
         run.
         """
         flow = self.config.flow
-        ids = {flow.source: at_source.cluster_id or "", flow.target: at_target.cluster_id or ""}
+        ids = {
+            flow.source: source_metadata.cluster_id or "",
+            flow.target: target_metadata.cluster_id or "",
+        }
         self.neighbours.learn(ids)
         self.neighbours.query_unknown()
         if (
-            at_source.cluster_id
-            and at_source.cluster_id == at_target.cluster_id
-            and self._copies_its_copies(at_source)
+            source_metadata.cluster_id
+            and source_metadata.cluster_id == target_metadata.cluster_id
+            and self._copies_its_copies(source_metadata)
         ):
-            raise same_cluster_error(self.config, at_source.cluster_id)
-        states = self._states(source, target, at_source, at_target)
+            raise same_cluster_error(self.config, source_metadata.cluster_id)
+        states = self._states(source, target, source_metadata, target_metadata)
         self._check_claims(*states)
-        selected = selected_topics(self.config, at_source)
+        selected = selected_topics(self.config, source_metadata)
         unnamed = refused_names(self.config, selected)
         named = {name: topic for name, topic in selected.items() if name not in unnamed}
-        verdict = self._verdicts_of(named, at_target, *states)
+        verdict = self._verdicts_of(named, target_metadata, *states)
         verdict.errors.update(unnamed)
         if not verdict.rows and not verdict.errors:
-            verdict.errors.update(self._looping_topics(at_target))
+            verdict.errors.update(self._looping_topics(target_metadata))
         if unknown := [alias for alias, cluster_id in ids.items() if not cluster_id]:
             verdict.notes.append(unknown_ids(self.config, unknown))
         return verdict
 
-    def _copies_its_copies(self, at_source: ClusterMetadata) -> bool:
+    def _copies_its_copies(self, source_metadata: ClusterMetadata) -> bool:
         """Return True if a flow whose source is its target would copy its own copies, or would
         write to the originals. Otherwise such a flow is permitted, as in MirrorMaker 2, because
         each topic gets one copy under another name.
@@ -132,9 +135,9 @@ class LoopGuard:
             return True
         selector = TopicSelector.of(self.config)
         format_remote, alias = self.policy.format_remote_topic, self.config.source_alias
-        return any(selector.selects(format_remote(alias, name)) for name in at_source.topics)
+        return any(selector.selects(format_remote(alias, name)) for name in source_metadata.topics)
 
-    def _check_claims(self, at_source: ClusterState, at_target: ClusterState) -> None:
+    def _check_claims(self, source_state: ClusterState, target_state: ClusterState) -> None:
         """Raise FlowError if the clusters are not those in the flow's claims, which name the IDs of
         source and target.
 
@@ -142,21 +145,28 @@ class LoopGuard:
         files with swapped aliases. Then each topic is decided separately.
         """
         name = str(self.config.flow)
-        other, last = at_source.claims.get(name), at_target.claims.get(name)
-        if other is not None and last is None and at_source.cluster_id and at_target.cluster_id:
+        other, last = source_state.claims.get(name), target_state.claims.get(name)
+        if (
+            other is not None
+            and last is None
+            and source_state.cluster_id
+            and target_state.cluster_id
+        ):
             was = other.source_cluster_id, other.target_cluster_id
-            if was == (at_target.cluster_id, at_source.cluster_id):
+            if was == (target_state.cluster_id, source_state.cluster_id):
                 raise clusters_swapped_error(self.config)
-        if changed := source_changed_error(self.config, last, at_source.cluster_id):
+        if changed := source_changed_error(self.config, last, source_state.cluster_id):
             raise changed
 
-    def _looping_topics(self, at_target: ClusterMetadata) -> Iterator[tuple[str, TwinlogError]]:
+    def _looping_topics(
+        self, target_metadata: ClusterMetadata
+    ) -> Iterator[tuple[str, TwinlogError]]:
         """Yield topics that another flow would copy to the source, and this flow back to the
         target.
         """
         for other in self.neighbours.leading_from(self.config.flow.target):
             policy = policy_of(other)
-            for name in mirrored_topics(other, at_target):
+            for name in mirrored_topics(other, target_metadata):
                 remote = policy.format_remote_topic(other.source_alias, name)
                 way = self.neighbours.return_path(other, remote)
                 if str(self.config.flow) in way:
@@ -169,8 +179,8 @@ class LoopGuard:
         source: ClusterClient,
         target: ClusterClient,
         topics: Topics,
-        at_source: ClusterMetadata,
-        at_target: ClusterMetadata,
+        source_metadata: ClusterMetadata,
+        target_metadata: ClusterMetadata,
     ) -> TopicVerdicts:
         """Return the topics that may be copied now, after writing their rows to the target.
 
@@ -178,19 +188,24 @@ class LoopGuard:
         rows. Rows of topics that are not copied are withdrawn, including rows of an earlier process
         that died during this call. A row is not withdrawn once lanes may have written to its topic.
         """
-        states = self._states(source, target, at_source, at_target)
+        states = self._states(source, target, source_metadata, target_metadata)
         self._check_claims(*states)
-        verdict = self._verdicts_of(topics, at_target, *states)
-        if self.judges_topics:
-            verdict.exclude(foreign_topics(self.config, verdict.rows.values(), at_target, target))
+        verdict = self._verdicts_of(topics, target_metadata, *states)
+        if self.refuses_foreign_topics:
+            verdict.exclude(
+                foreign_topics(self.config, verdict.rows.values(), target_metadata, target)
+            )
         self._begun = frozenset(row.topic for row in verdict.rows.values() if row.begun)
         known = states[1].rows
         fresh = [row for row in verdict.rows.values() if known.get(_key(row)) != row]
         may_write = not fresh or self._has_noted(target, verdict, fresh)
         if fresh and may_write:
-            states = self._states(source, target, at_source, at_target)
-            strangers, verdict = verdict.strangers, self._verdicts_of(topics, at_target, *states)
-            verdict.exclude(strangers)
+            states = self._states(source, target, source_metadata, target_metadata)
+            unrelated_topics, verdict = (
+                verdict.unrelated_topics,
+                self._verdicts_of(topics, target_metadata, *states),
+            )
+            verdict.exclude(unrelated_topics)
         if may_write:
             self._take_back(target, verdict, states[1])
         own = states[1].copied_by(str(self.config.flow))
@@ -217,7 +232,7 @@ class LoopGuard:
             return False
         return True
 
-    def why_not_grown(
+    def growth_refusal(
         self, topic: TopicMetadata, remote: TopicMetadata, target: ClusterClient
     ) -> TwinlogError | None:
         """Return an error if partitions must not be added to a remote topic now, else None.
@@ -316,22 +331,22 @@ class LoopGuard:
         self,
         source: ClusterClient,
         target: ClusterClient,
-        from_source: ClusterMetadata,
-        from_target: ClusterMetadata,
+        source_metadata: ClusterMetadata,
+        target_metadata: ClusterMetadata,
     ) -> tuple[ClusterState, ClusterState]:
-        source_id, target_id = from_source.cluster_id or "", from_target.cluster_id or ""
-        at_source = with_maps(
+        source_id, target_id = source_metadata.cluster_id or "", target_metadata.cluster_id or ""
+        source_state = with_maps(
             source, cluster_state(source), lambda claim: claim.source_cluster_id == target_id != ""
         )
-        at_target = with_maps(
+        target_state = with_maps(
             target, cluster_state(target), lambda claim: claim.source_cluster_id == source_id != ""
         )
-        return at_source, at_target
+        return source_state, target_state
 
     def _verdicts_of(
         self,
         topics: Topics,
-        at_target: ClusterMetadata,
+        target_metadata: ClusterMetadata,
         source_state: ClusterState,
         target: ClusterState,
     ) -> TopicVerdicts:
@@ -343,7 +358,7 @@ class LoopGuard:
         if source_state.unread is not None and not names_have_origins:
             out.notes.append(unseen_origins(self.config))
         others = target.copied_by_other_flows(str(self.config.flow))
-        begun = BegunCopies(self.config, at_target, target)
+        begun = BegunCopies(self.config, target_metadata, target)
         for name, topic in topics.items():
             if self.neighbours.is_named_copy(self.config, name):
                 continue
@@ -352,11 +367,13 @@ class LoopGuard:
             if home is not None and names_have_origins:
                 out.notes.append(not_copied_back(self.config, name, home))
                 continue
-            row = self._row(topic, copies, at_target, source_state, target)
+            row = self._row(topic, copies, target_metadata, source_state, target)
             if home is not None:
                 out.errors[name] = copied_back_error(self.config, name, home, target.cluster_id)
-            elif (error := self._renaming_error(row, at_target, begun, target)) is not None or (
-                error := self._refusal(row, others.get(name, ()), at_target)
+            elif (
+                error := self._renaming_error(row, target_metadata, begun, target)
+            ) is not None or (
+                error := self._refusal(row, others.get(name, ()), target_metadata)
             ) is not None:
                 out.errors[name] = error
             else:
@@ -367,12 +384,12 @@ class LoopGuard:
         self,
         topic: TopicMetadata,
         copies: Iterable[CopyRow],
-        at_target: ClusterMetadata,
+        target_metadata: ClusterMetadata,
         source_state: ClusterState,
         target: ClusterState,
     ) -> CopyRow:
         remote = self.policy.format_remote_topic(self.config.source_alias, topic.name)
-        remote_topic = at_target.topics.get(remote)
+        remote_topic = target_metadata.topics.get(remote)
         topic_id = NO_TOPIC_ID if remote_topic is None else remote_topic.topic_id
         flow, alias = str(self.config.flow), self.config.source_alias
         lineage = frozenset().union(*(row.origins for row in copies)) - {source_state.cluster_id}
@@ -392,7 +409,11 @@ class LoopGuard:
         )
 
     def _renaming_error(
-        self, row: CopyRow, at_target: ClusterMetadata, begun: BegunCopies, target: ClusterState
+        self,
+        row: CopyRow,
+        target_metadata: ClusterMetadata,
+        begun: BegunCopies,
+        target: ClusterState,
     ) -> TwinlogError | None:
         """Return an error if a topic cannot have its new name, else None. It cannot if it was
         copied under another name before, or if the new name belongs to the copy of another topic
@@ -400,7 +421,7 @@ class LoopGuard:
         """
         topic, before, holds = row.source_topic, "", ""
         for other in begun.related(row):
-            where = _current_topic_of(other, row, at_target)
+            where = _current_topic_of(other, row, target_metadata)
             if where == row.topic and other.source_topic != topic:
                 holds = other.source_topic
             is_same = other.is_from(row.source_cluster_id, topic, row.source_topic_id)
@@ -417,13 +438,13 @@ class LoopGuard:
         return rename_taken_error(self.config, topic, row.topic, holds) if holds else None
 
     def _refusal(
-        self, row: CopyRow, others: Iterable[CopyRow], at_target: ClusterMetadata
+        self, row: CopyRow, others: Iterable[CopyRow], target_metadata: ClusterMetadata
     ) -> TwinlogError | None:
         topic = row.source_topic
         for other in others:
             if not other.is_from(row.source_cluster_id, topic, row.source_topic_id):
                 continue
-            remote = _current_topic_of(other, row, at_target)
+            remote = _current_topic_of(other, row, target_metadata)
             may_differ = row.begun or self.neighbours.is_beside(self.config, Flow.of(other.flow))
             if remote and not (may_differ and remote != row.topic):
                 return copied_already_error(self.config, topic, other, remote)
@@ -439,15 +460,15 @@ def _key(row: CopyRow) -> tuple[str, str]:
     return row.flow, row.topic
 
 
-def _current_topic_of(other: CopyRow, row: CopyRow, at_target: ClusterMetadata) -> str:
+def _current_topic_of(other: CopyRow, row: CopyRow, target_metadata: ClusterMetadata) -> str:
     """Return the current name of the remote topic of `other`, or an empty string if the topic does
     not exist. A topic that is about to be created for `row` or `other` counts as existing.
     """
     if other.topic == row.topic and NO_TOPIC_ID in (other.topic_id, row.topic_id):
         return other.topic
-    names = [other.topic] if other.topic else at_target.topics
+    names = [other.topic] if other.topic else target_metadata.topics
     for name in names:
-        topic = at_target.topics.get(name)
+        topic = target_metadata.topics.get(name)
         if topic is not None and other.is_of(name, topic.topic_id):
             return name
     return ""
@@ -466,14 +487,14 @@ class BegunCopies:
     """The rows of one flow's begun copies that may conflict with a renamed topic."""
 
     def __init__(
-        self, config: FlowConfig, at_target: ClusterMetadata, target: ClusterState
+        self, config: FlowConfig, target_metadata: ClusterMetadata, target: ClusterState
     ) -> None:
         self._by_remote: defaultdict[str, list[CopyRow]] = defaultdict(list)
         self._by_source: defaultdict[str | TopicId, list[CopyRow]] = defaultdict(list)
         rows = [row for row in target.copied_by(str(config.flow)) if row.begun]
         if not config.policy.renames:
             rows = [row for row in rows if row.renamed]
-        for row in _with_names(rows, at_target):
+        for row in _with_names(rows, target_metadata):
             self._by_remote[row.topic].append(row)
             self._by_source[row.source_topic].append(row)
             if row.source_topic_id != NO_TOPIC_ID:
@@ -490,7 +511,7 @@ class BegunCopies:
                 yield other
 
 
-def _with_names(rows: Iterable[CopyRow], at_target: ClusterMetadata) -> Iterator[CopyRow]:
+def _with_names(rows: Iterable[CopyRow], target_metadata: ClusterMetadata) -> Iterator[CopyRow]:
     """Yield rows with the name of their remote topic. Rows of earlier releases have only a topic
     ID; they are left out if no topic has this ID.
     """
@@ -500,7 +521,7 @@ def _with_names(rows: Iterable[CopyRow], at_target: ClusterMetadata) -> Iterator
             yield row
             continue
         if names is None:
-            names = {topic.topic_id: name for name, topic in at_target.topics.items()}
+            names = {topic.topic_id: name for name, topic in target_metadata.topics.items()}
         if row.topic_id != NO_TOPIC_ID and row.topic_id in names:
             yield structs.replace(row, topic=names[row.topic_id])
 

@@ -115,7 +115,7 @@ class SparkEngine:
         has ended the application, or has not started it.
         """
         from twinlog.spark.masters import slots_for
-        from twinlog.spark.session import AttachedJvm, DriverJvm, forget_gateway, stop_spark
+        from twinlog.spark.session import AttachedJvm, DriverJvm, reset_pyspark, stop_spark
 
         name, spark = f"twinlog {first_few(sorted(self._flows))}", self._options.spark
         jvm: AttachedJvm | DriverJvm
@@ -144,7 +144,7 @@ class SparkEngine:
             self._without_since = self._without_since or time.monotonic()
             self._give_up_if_once()
             if self._engine is None:
-                forget_gateway()
+                reset_pyspark()
                 jvm.gateway.stop()
             else:
                 stop_spark(self._engine)
@@ -256,7 +256,7 @@ class SparkEngine:
         return self._no_executor_error()
 
     def _no_executor_error(self) -> TwinlogError:
-        words = self._jvm.gateway.words
+        words = self._jvm.gateway.last_warning
         suffix = f"; Spark says: {words}" if words else ""
         return TwinlogError(
             f"no executor of {self._master} has registered{suffix}",
@@ -266,7 +266,9 @@ class SparkEngine:
 
     def _give_up_if_once(self) -> None:
         if self._options.once and self._waited_s > ONCE_GIVES_UP_S:
-            raise self._no_executor_error().and_also(f"gave up after {duration(self._waited_s)}")
+            raise self._no_executor_error().with_addition(
+                f"gave up after {duration(self._waited_s)}"
+            )
 
     # -- lanes
 

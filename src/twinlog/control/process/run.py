@@ -22,7 +22,13 @@ from typing import Any, Final, Self
 
 from twinlog.channel.codec import MessageCodec
 from twinlog.channel.server import ChannelServer, address_for_executors
-from twinlog.cluster.certificates import DAY_S, CertificateEnd, Ending, certificate_ends, urgent
+from twinlog.cluster.certificates import (
+    DAY_S,
+    CertificateExpiry,
+    ExpiryUrgency,
+    certificate_ends,
+    urgent,
+)
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.cluster.security.renewal import CHECK_EVERY_S, current
 from twinlog.cluster.security.security_settings import SecuritySettings
@@ -85,7 +91,7 @@ class MirrorResult:
     errors: tuple[TwinlogError, ...]
 
 
-def say_slow_kernels(chosen: ChosenKernels = CHOSEN) -> None:
+def warn_of_slow_kernels(chosen: ChosenKernels = CHOSEN) -> None:
     """Log one line if this installation lacks the compiled kernels.
 
     The line also applies to executors of a Spark cluster, unless they have their own installation.
@@ -101,7 +107,7 @@ def run_mirror(config: MirrorConfig, path: Path, options: MirrorOptions) -> Mirr
     """
     refuse_transforms(config)
     require_extra("pyspark", "spark", "twinlog mirror")
-    say_slow_kernels()
+    warn_of_slow_kernels()
     conditions()  # read now, because files may be replaced while a mirror runs for months
     # Spark is imported later, so that commands that do not need it start fast, and flows are set up
     # in the meantime
@@ -193,7 +199,7 @@ class KeyFileWatch:
         self._turn_s = turn_s
         self._now = now
         self._flows: Sequence[FlowSnapshot] = ()
-        self._said: dict[CertificateEnd, float] = {}
+        self._warned_at: dict[CertificateExpiry, float] = {}
         self._job = RepeatedJob("twinlog-key-files", self._run)
 
     def update(self, flows: Sequence[FlowSnapshot]) -> None:
@@ -225,10 +231,10 @@ class KeyFileWatch:
 
     def _log_ends(self, clusters: Sequence[ClusterSettings]) -> None:
         now = self._now()
-        for ending, end in urgent(certificate_ends(clusters), now):
-            if now - self._said.get(end, float("-inf")) >= DAY_S:
-                self._said[end] = now
-                is_over = ending is Ending.OVER
+        for urgency, end in urgent(certificate_ends(clusters), now):
+            if now - self._warned_at.get(end, float("-inf")) >= DAY_S:
+                self._warned_at[end] = now
+                is_over = urgency is ExpiryUrgency.OVER
                 code = "CERTIFICATE_EXPIRED" if is_over else "CERTIFICATE_ENDS_SOON"
                 log.warning("%s [%s]", end.line(now), code, extra={"code": code})
 

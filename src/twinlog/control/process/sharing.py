@@ -32,9 +32,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from twinlog.cluster.groups.membership import (
+    LeadershipShare,
     MemberRole,
     Membership,
-    Share,
     config_of,
     describe_member,
     share_of,
@@ -68,12 +68,12 @@ AT_ONCE: Final = 4
 ARRIVES_WITHIN: Final = 10
 """Multiple of `_settle_s` within which a process announces a flow that was handed over to it."""
 
-EVEN: Final = 2
+LEAST_DIFFERENCE: Final = 2
 """Smallest difference that is balanced. At a difference of one, a move would only reverse it."""
 
 
 @dataclass(slots=True)
-class _Fewer:
+class _LessLoadedPeer:
     """A process that leads fewer flows, and this process's flows that it could take over."""
 
     leads: int
@@ -145,7 +145,7 @@ class Sharing:
         if flow.run is not None or membership.state.role is not MemberRole.STANDBY or not is_due:
             return
         is_ready = can_lead and flow.trouble.is_standing_by
-        share = Share(process=self.process, leads=self._leads, is_ready=is_ready)
+        share = LeadershipShare(process=self.process, leads=self._leads, is_ready=is_ready)
         if share_of(announced) != share:
             self._announced_at[flow.setup.name] = now
             membership.announce(with_share(announced, share))
@@ -178,13 +178,13 @@ class Sharing:
                 )
                 self._begin(flow, process, now)
 
-    def _peers_with_fewer(self, flows: list[ManagedFlow]) -> dict[str, _Fewer]:
-        by_process: dict[str, _Fewer] = {}
+    def _peers_with_fewer(self, flows: list[ManagedFlow]) -> dict[str, _LessLoadedPeer]:
+        by_process: dict[str, _LessLoadedPeer] = {}
         now = self._clock()
         self._given = {group_id: known for group_id, known in self._given.items() if known[1] > now}
         for flow in flows:
             membership = flow.setup.membership
-            if membership is None or not _may_go(flow, membership):
+            if membership is None or not _can_hand_over(flow, membership):
                 continue
             own_digests = config_of(membership.metadata)
             for other in membership.state.others:
@@ -192,8 +192,8 @@ class Sharing:
                 if share is None or not share.is_ready or config_of(other) != own_digests:
                     continue
                 leads = max(share.leads, self._given.get(share.process, (0, now))[0])
-                if self._leads - leads >= EVEN:
-                    fewer_process = _Fewer(leads=leads, who=describe_member(other))
+                if self._leads - leads >= LEAST_DIFFERENCE:
+                    fewer_process = _LessLoadedPeer(leads=leads, who=describe_member(other))
                     by_process.setdefault(share.process, fewer_process).flows.append(flow)
         return by_process
 
@@ -221,7 +221,7 @@ def _leads(flow: ManagedFlow) -> bool:
     return membership is not None and membership.is_leading
 
 
-def _may_go(flow: ManagedFlow, membership: Membership) -> bool:
+def _can_hand_over(flow: ManagedFlow, membership: Membership) -> bool:
     run = flow.run
     has_lanes = run is not None and not run.is_stopping and run.current is not None
     return has_lanes and flow.phase is Phase.RUNNING and membership.is_leading

@@ -47,7 +47,7 @@ from twinlog.mirror.state.intents import WantedSkip
 from twinlog.model import TopicId, TopicPartition, sequence_of
 from twinlog.survey.discovery import discover
 from twinlog.survey.ends import append_ends, log_bounds
-from twinlog.survey.map_reader import is_lost
+from twinlog.survey.map_reader import lacks_map
 from twinlog.survey.state_reader import state_rows_if_any
 from twinlog.wire.error_codes import UNKNOWN_TOPIC_OR_PARTITION
 from twinlog.wire.records import Record
@@ -362,7 +362,7 @@ class ClaimingSetup(FlowSetup):
             ids, target = self._contact_clusters(once=True), self.clients.target
             map_topic = map_topic_of(self.config.flow)
             history = self.claims.history(target)
-            if history is not None and history.latest and is_lost(target, map_topic, history):
+            if history is not None and history.latest and lacks_map(target, map_topic, history):
                 self.claims.note_lost_map(target, history.latest.generation, held)
             map_reader = self.facts.own_map(self.clients)
             map_partitions = map_reader.partitions

@@ -121,7 +121,7 @@ class Rebuild:
     def rebuild(self) -> Rebuilt:
         """Return the map. Raises PartitionError if it cannot be determined from the logs."""
         self._written = writers(self._target, self._ours)
-        self._with_timestamp = not self._written.stamps_own_time
+        self._with_timestamp = not self._written.has_log_append_time
         head = list(islice(self._target_records(self._written.first), HEAD))
         if not head:
             raise self._differs_error(
@@ -340,7 +340,7 @@ class TargetWriters:
     """Offset of the flow's first batch that the log still has."""
     producers: set[int] = field(default_factory=set)
     last_producer: int = -1
-    stamps_own_time: bool = False
+    has_log_append_time: bool = False
 
 
 def writers(log: RebuildLog, producers: frozenset[int]) -> TargetWriters:
@@ -379,7 +379,7 @@ def writers(log: RebuildLog, producers: frozenset[int]) -> TargetWriters:
             )
         out.producers.add(header.producer_id)
         out.last_producer = header.producer_id
-        out.stamps_own_time = out.stamps_own_time or header.is_log_append_time
+        out.has_log_append_time = out.has_log_append_time or header.is_log_append_time
     return out
 
 

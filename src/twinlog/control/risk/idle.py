@@ -52,7 +52,7 @@ IdlePositions = Mapping[TopicPartition, IdlePosition]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class IdleQuestions:
+class IdleQueries:
     """Finds the positions of partitions without a lane, by queries of both clusters."""
 
     read_map: Callable[[], Maps]

@@ -121,7 +121,7 @@ def excess(run: RunningFlow, loss: Loss, rpo_seconds: int | None) -> str:
 def bottleneck(run: RunningFlow, worst: PartitionSnapshot, records: int | None) -> str:
     """Return the most likely reason why the partition is behind, as a part of a message."""
     lanes = [lane for lane in run.lanes() if lane.is_ready]
-    away = next((str(lane.degraded) for lane in lanes if lane.degraded), "")
+    away = next((str(lane.unreachable) for lane in lanes if lane.unreachable), "")
     throttle = throttle_of(run)
     lost = worst.loss_records
     is_alone = (lost or 0) > MOST_OF_IT * (records or 0) and len(run.partitions) > 1

@@ -3,7 +3,7 @@
 `SourceLiveness` checks whether the source responds at all. `SourceWatch` queries the log ends every
 second, because the possible loss depends on them. For partitions that stay behind it also queries
 log start and retention. If an open transaction holds a partition back, `HeldBackWatch` reports it.
-`SourceQuestions` sends the queries over connections of its own.
+`SourceQueries` sends the queries over connections of its own.
 """
 
 from __future__ import annotations
@@ -47,19 +47,19 @@ broker. So a silent broker is reported shortly before Kafka itself regards it as
 
 
 @dataclass(slots=True, kw_only=True)
-class QuestionClient:
+class QueryClient:
     """Opens a client at the first query, and lends it to one thread at a time."""
 
     settings: ClusterSettings
     within_s: float
     refused_s: float = inf
     client: ClusterClient | None = None
-    _asks: threading.Lock = field(default_factory=threading.Lock)
+    _in_use: threading.Lock = field(default_factory=threading.Lock)
     _left: threading.Event = field(default_factory=threading.Event)
 
     @contextmanager
-    def client_to_ask(self) -> Iterator[ClusterClient]:
-        with self._asks:
+    def lent_client(self) -> Iterator[ClusterClient]:
+        with self._in_use:
             if self._left.is_set():
                 raise Disconnected(f"the client of cluster {self.settings.alias} is closed")
             if self.client is None:
@@ -77,11 +77,11 @@ class QuestionClient:
     def close(self) -> None:
         """Close the connections without waiting. A query in progress closes them when it ends."""
         self._left.set()
-        if self._asks.acquire(blocking=False):
+        if self._in_use.acquire(blocking=False):
             try:
                 self._close()
             finally:
-                self._asks.release()
+                self._in_use.release()
 
     def _close(self) -> None:
         if self.client is not None:
@@ -114,16 +114,16 @@ class SourceAnswers(NamedTuple):
     """The open transactions that hold the copy back, or None if they were not queried."""
 
 
-class SourceQuestions:
+class SourceQueries:
     """Queries for one run of a flow. They raise TwinlogError if no broker responds or after
     `close`.
     """
 
     def __init__(self, settings: ClusterSettings, config: FlowConfig) -> None:
         self._config = config
-        self._line = QuestionClient(settings=settings, within_s=WITHIN_S)
+        self._line = QueryClient(settings=settings, within_s=WITHIN_S)
         # a separate client, so that a slow, large query does not make the source look silent
-        self._pulse = QuestionClient(
+        self._pulse = QueryClient(
             settings=settings, within_s=PULSE_WITHIN_S, refused_s=REFUSED_FOR_S
         )
 
@@ -131,7 +131,7 @@ class SourceQuestions:
         """Wait until any broker has answered an empty metadata request. Raises TwinlogError after
         two requests without an answer. May run concurrently with the other queries.
         """
-        with self._pulse.client_to_ask() as client:
+        with self._pulse.lent_client() as client:
             try:
                 client.metadata([])
             except (Disconnected, Unreachable):
@@ -147,7 +147,7 @@ class SourceQuestions:
         """Query log ends and topic IDs for the partitions `wanted`, log starts for `behind`, open
         transactions for `held_back`, and the retention of `topics`.
         """
-        with self._line.client_to_ask() as client:
+        with self._line.lent_client() as client:
             answers = SourceAnswers()
             if wanted:
                 ends = readable = known_offsets(client, wanted)
@@ -171,7 +171,7 @@ class SourceQuestions:
 
     def next_batches(self, offsets: Offsets) -> dict[TopicPartition, IdlePosition]:
         """Return offset and timestamp of the next record at or after each offset, by partition."""
-        with self._line.client_to_ask() as client:
+        with self._line.lent_client() as client:
             starts = known_starts(client, offsets)
             froms = {tp: max(at, starts[tp]) for tp, at in offsets.items() if tp in starts}
             wanted = {tp: (at, 1) for tp, at in froms.items()}
@@ -214,11 +214,11 @@ def _written_ms(answer: FetchedRecords | TwinlogError, offset: int) -> int:
 # lanes still receive records, the source does not count as silent either.
 
 PULSE_EVERY_S: Final = 1.0
-HEARD_S: Final = 0.5
+AFTER_ANSWER_S: Final = 0.5
 """Added to PULSE_EVERY_S after the source has answered a query of `SourceWatch`. These queries are
 sent once a second, so that usually no liveness request is needed.
 """
-LATELY_S: Final = 4.0
+NOTE_POSITIONS_AFTER_S: Final = 4.0
 """Seconds from a liveness request until the lanes' positions are noted. Lanes report once a second,
 so if positions increase after that, records were received after the request.
 """
@@ -233,22 +233,26 @@ class SourceLiveness:
     """Returns when the source has responded, or raises TwinlogError. Called in any thread."""
     silence: TwinlogError | None = None
     """The error if the source is silent. None if it responds or has not been queried yet."""
-    _asked_at: float = -inf
+    _requested_at: float = -inf
     _is_asking: bool = False
     _copied: int | None = None
-    """Sum of the positions of all partitions, LATELY_S after the request was sent."""
+    """Sum of the positions of all partitions, NOTE_POSITIONS_AFTER_S after the request was sent."""
 
-    def poll(self, background: InBackground, heard_at: float = -inf) -> None:
-        """Send a request if one is due. `heard_at`: time of the last answer to another query."""
+    def poll(self, background: InBackground, answered_at: float = -inf) -> None:
+        """Send a request if one is due. `answered_at`: time of the last answer to another query."""
         now = self.run.clock.monotonic()
         if self._is_asking:
-            if self._copied is None and now - self._asked_at >= LATELY_S:
+            if self._copied is None and now - self._requested_at >= NOTE_POSITIONS_AFTER_S:
                 self._copied = self._positions()
             return
-        since = self._asked_at if self.silence else max(self._asked_at, heard_at + HEARD_S)
+        since = (
+            self._requested_at
+            if self.silence
+            else max(self._requested_at, answered_at + AFTER_ANSWER_S)
+        )
         if now - since < PULSE_EVERY_S or self.run.is_stopping:
             return
-        self._is_asking, self._asked_at, self._copied = True, now, None
+        self._is_asking, self._requested_at, self._copied = True, now, None
         background(self.ask, self._on_answer, self._on_failed)
 
     def _on_answer(self, _: None) -> None:
@@ -393,7 +397,7 @@ class SourceWatch:
     """Queries the source during one run of a flow. Methods are for the supervisor's thread."""
 
     run: RunningFlow
-    source: SourceQuestions
+    source: SourceQueries
     """The queries. They may run in any thread, but only one at a time."""
     log: FlowLog
     retentions: Mapping[str, int] = field(default_factory=dict)
@@ -493,7 +497,7 @@ class SourceWatch:
                 partition.recovery.note_end(end, asked_at, wanted[tp])
         for tp, end in answers.readable.items():
             if (partition := self.run.partitions.get(tp)) is not None:
-                partition.asked_end = end
+                partition.queried_end = end
         for tp, start in answers.starts.items():
             partition = self.run.partitions.get(tp)
             if partition is None or partition.position is None or partition.recovery.end is None:

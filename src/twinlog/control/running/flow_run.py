@@ -124,15 +124,15 @@ class FlowRun(RunState):
         """Prevent partitions from starting for the first time while intents cannot be read.
         `error`: None if intents can be read again.
         """
-        self.holds_back = "" if error is None else str(error)
+        self.hold_reason = "" if error is None else str(error)
         hold_back(self.partitions.values(), error)
 
     def continue_from(self, former: Iterable[Partition]) -> None:
         """Take over the state of the previous run's partitions."""
-        continue_from(self.partitions, former, self.foreign_until)
+        continue_from(self.partitions, former, self.late_requests_until)
 
     def _new_partition(self, plan: PartitionPlan) -> Partition:
-        shared, until = not self.work.is_ours_alone, self.foreign_until
+        shared, until = not self.work.is_ours_alone, self.late_requests_until
         return Partition(
             plan=plan,
             flow=self.name,
@@ -262,10 +262,10 @@ class LaneReports:
 
     def _degraded(self, lane: Lane, report: Progress) -> None:
         """Store on a lane and its partitions whether the lane reaches both clusters, or why not."""
-        away = report.degraded
+        away = report.unreachable
         if away is not None:
             away = structs.replace(away, message=without_secrets(away.message))
-        if lane.note_away(away, self._run.clock.monotonic()):
+        if lane.note_unreachable(away, self._run.clock.monotonic()):
             self._run.errors[UNREACHABLE] += 1
         held: Iterable[Partition] = lane.partitions.values()
         if not lane.is_ready:
@@ -273,7 +273,7 @@ class LaneReports:
             every = self._run.partitions.values()
             held = [p for p in every if p.placement is Placement.PENDING]
         for partition in held:
-            partition.note_away(away)
+            partition.note_unreachable(away)
 
     def on_released(self, lane: Lane, returned: ReleasedPartition) -> None:
         """Handle a partition that a lane has returned after draining it. The partition is done, or
@@ -304,7 +304,7 @@ class LaneReports:
         if partition is None:
             return
         # noted even if the partition is not wanted now, because it may soon be wanted again
-        partition.lost, partition.stands_at = trouble.lost or partition.lost, trouble.poison
+        partition.lost, partition.blocking_offsets = trouble.lost or partition.lost, trouble.poison
         if trouble.wait_ms:
             partition.wait_at_least(run.clock.monotonic() + trouble.wait_ms / 1000)
         if not partition.is_wanted:

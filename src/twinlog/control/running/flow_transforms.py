@@ -24,9 +24,9 @@ from twinlog.config.flow.schema import FlowConfig
 from twinlog.errors import CorruptData, Fate, TwinlogError
 from twinlog.flow_log import FlowLog
 from twinlog.spark.application import (
-    ApplicationAnswers,
     ApplicationFailed,
     ApplicationReady,
+    FirstRangeAnswered,
     RangePorts,
     RecordSkipped,
     TransformsApplication,
@@ -64,7 +64,7 @@ class FlowTransforms:
         """Whether the application answers ranges: its functions are imported and checked."""
         self.problem: TwinlogError | None = None
         """Why the application does not run, or None if it runs or starts for the first time."""
-        self._work, self._starts = work, start
+        self._work, self._start_application = work, start
         self._call, self._on_skipped, self._log, self._clock = call, on_skipped, log, clock
         self._application: TransformsApplication | None = None
         self._ports: frozenset[ChannelAddress] = frozenset()
@@ -116,7 +116,7 @@ class FlowTransforms:
             self._ports, self._began = frozenset(), self._clock.monotonic()
             self._unanswered = ""
             try:
-                self._application = application = self._starts(self._work)
+                self._application = application = self._start_application(self._work)
             except OSError as error:
                 return self._start_later(f"it cannot be started: {error}")
         thread = threading.Thread(
@@ -144,7 +144,7 @@ class FlowTransforms:
         if isinstance(message, ApplicationReady):
             self.is_ready, self.problem = True, None
             self._log.news("the application of the transforms is ready")
-        elif isinstance(message, ApplicationAnswers):
+        elif isinstance(message, FirstRangeAnswered):
             self._pause.reset()
         elif isinstance(message, RecordSkipped):
             self._on_skipped(message)

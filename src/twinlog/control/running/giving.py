@@ -52,7 +52,7 @@ The new lane decides about each batch:
 - *A lane freezes, or its network is cut*: no connection closes, but the driver gives up the lane
   after 10 s of silence (`RunLeases.drop_silent`).
 - *The driver dies*: its lanes stop after 10 s of silence. The next generation treats all partitions
-  as those of lost lanes (`RunState.foreign_until`), unless this generation was closed.
+  as those of lost lanes (`RunState.late_requests_until`), unless this generation was closed.
 - *A lane writes rows while the map is read*: the partition waits for the next read (`left_at`).
 - *The map cannot be read*: partitions that need it fail with its code, and the read is retried
   after a pause.
@@ -118,7 +118,7 @@ class Assigner:
 
     def _is_held_back(self, partition: Partition) -> bool:
         run = self._run
-        waits = partition.taken is None and bool(run.holds_back or run.awaits_plans)
+        waits = partition.last_plan is None and bool(run.hold_reason or run.awaits_plans)
         if partition.plan.transform and run.transforms is not None:
             waits = waits or not run.transforms.is_ready
         return waits or (run.once and partition.placement is Placement.FAILED)
@@ -161,7 +161,7 @@ class Assigner:
                 cold.append(partition)
         kept = transformed_as_before(cold, run.partitions.values(), maps, run.untransformed)
         self._give(may_begin(kept, maps, run.name), maps)
-        run.wants_discovery |= any(p.plan.may_pass and p.failure is not None for p in cold)
+        run.wants_discovery |= any(p.plan.may_begin_later and p.failure is not None for p in cold)
 
     def _give(self, partitions: list[Partition], maps: Mapping[PartitionKey, PartitionMap]) -> None:
         if not partitions:
@@ -175,7 +175,7 @@ class Assigner:
                 if partition.handed is None:
                     partition.term = Term(run.generation, next(self._starts))
                 takes.append(take_of(partition, maps, run.start_of(partition.plan), most_runs))
-                partition.placement, partition.taken = Placement.ASSIGNED, partition.plan
+                partition.placement, partition.last_plan = Placement.ASSIGNED, partition.plan
                 partition.lane = lane.key
                 partition.handed = None
                 partition.progress, partition.is_seen = None, False

@@ -63,7 +63,7 @@ class RunState:
         self.copying_since: float | None = None  # None while Spark is starting
         self.uses_one_lane = False  # whether the other lanes get no partitions (`lane_use`)
         self.intents = FlowIntents()  # operators' intents for the flow
-        self.holds_back = ""
+        self.hold_reason = ""
         """Why partitions that have not run yet must not start (unreadable intents), or empty."""
         self.awaits_plans = False
         """Whether no partition starts before the next discovery, because the flow was paused during
@@ -71,9 +71,9 @@ class RunState:
         """
         self._start = start
         # unless the former process shut down cleanly, its lanes may still send until
-        # `old_lanes_until`, and their requests may arrive until `foreign_until`
+        # `old_lanes_until`, and their requests may arrive until `late_requests_until`
         now, silence_s = self.clock.monotonic(), late_requests.SILENCE_MS / 1000
-        self.foreign_until = now + (0.0 if clean else late_requests.wait_s())
+        self.late_requests_until = now + (0.0 if clean else late_requests.wait_s())
         self.old_lanes_until = now + (0.0 if clean else silence_s)
 
     @property
@@ -96,7 +96,7 @@ class RunState:
         if not self.uses_one_lane or not lanes:
             return lanes
         # prefer a lane that reaches both clusters, then the one with the most partitions
-        return [max(lanes, key=lambda la: (la.degraded is None, len(la.partitions), la.key))]
+        return [max(lanes, key=lambda la: (la.unreachable is None, len(la.partitions), la.key))]
 
     def lanes(self) -> list[Lane]:
         """All lanes of all leases."""

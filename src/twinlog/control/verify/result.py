@@ -21,14 +21,14 @@ from twinlog.cluster.topics.internal_log import append_rows
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.control.compare import Deviation
 from twinlog.control.flow.wiring import flow_setup
-from twinlog.encoded import encoded, picked
+from twinlog.encoded import encoded, encoded_fields
 from twinlog.errors import TwinlogError
 from twinlog.mirror.map.runs import MapDigest
 from twinlog.mirror.names.naming import STATE_TOPIC
 from twinlog.mirror.state.verified import VerifyRun, verify_runs
 from twinlog.mirror.verify.difference import Compared, Day, Tally
 from twinlog.model import TopicPartition
-from twinlog.survey.rights import may
+from twinlog.survey.rights import is_permitted
 from twinlog.survey.state_reader import state_rows
 
 _FIRST_DAY: Final = date(1970, 1, 1)
@@ -61,7 +61,7 @@ class VerifiedPartition:
         "topic=source.topic partition=source.partition target_topic=target.topic "
         "target_partition=target.partition answer equal_records=compared.equal "
         "compared_as_bytes=compared.by_bytes bytes=compared.bytes map=map._asdict days "
-        "differences=compared.differences more_differences=compared.unkept gaps "
+        "differences=compared.differences more_differences=compared.unlisted_count gaps "
         "not_yet_copied=compared.pending why_not"
     )
 
@@ -131,7 +131,7 @@ class VerifiedGroup:
 
     FIELDS = (
         "group topic=source.topic partition=source.partition target_topic=target.topic "
-        "committed wanted stands standing is_wrong left_alone"
+        "committed wanted=translated_offset stands=target_committed standing is_wrong left_alone"
     )
 
     group: str
@@ -139,20 +139,24 @@ class VerifiedGroup:
     target: TopicPartition
     committed: int
     """The offset committed on the source."""
-    wanted: int
+    translated_offset: int
     """The target offset that corresponds to `committed`."""
-    stands: int | None
+    target_committed: int | None
     """The offset committed on the target, or None if there is none."""
     left_alone: str = ""
     """Why the flow does not sync this group, so that a different offset is no error. Else empty."""
 
     @property
     def standing(self) -> GroupStanding:
-        if self.stands is None:
+        if self.target_committed is None:
             return GroupStanding.ABSENT
-        if self.stands == self.wanted:
+        if self.target_committed == self.translated_offset:
             return GroupStanding.EQUAL
-        return GroupStanding.AHEAD if self.stands > self.wanted else GroupStanding.BEHIND
+        return (
+            GroupStanding.AHEAD
+            if self.target_committed > self.translated_offset
+            else GroupStanding.BEHIND
+        )
 
     @property
     def is_wrong(self) -> bool:
@@ -196,7 +200,10 @@ class VerifiedFlow:
 
     @property
     def changed_configs(self) -> list[dict[str, Any]]:
-        return [picked(config, "topic=name config=detail source target") for config in self.configs]
+        return [
+            encoded_fields(config, "topic=name config=detail source target")
+            for config in self.configs
+        ]
 
 
 def digest(report: Mapping[str, Any]) -> str:
@@ -233,8 +240,8 @@ def run_of(verified: VerifiedFlow, scope: VerifyRequest) -> VerifyRun:
     ranges: Counter[str] = Counter()
     for part in verified.partitions:
         ranges.update(difference.kind.value for difference in part.compared.differences)
-        if part.compared.unkept:
-            ranges["others"] += part.compared.unkept
+        if part.compared.unlisted_count:
+            ranges["others"] += part.compared.unlisted_count
     return VerifyRun(
         flow=verified.flow,
         began_ms=scope.began_ms,
@@ -255,7 +262,7 @@ def run_of(verified: VerifiedFlow, scope: VerifyRequest) -> VerifyRun:
     )
 
 
-class Records:
+class ResultWriter:
     """Writes the results of one command to the state topics of its flows' targets."""
 
     def __init__(self, flows: Iterable[FlowConfig], scope: VerifyRequest, *, is_off: bool) -> None:
@@ -282,7 +289,7 @@ def record(config: FlowConfig, run: VerifyRun) -> str:
             topic = seen.topics[STATE_TOPIC]
             if topic.error or not topic.partitions:
                 return f"{settings.alias} has no visible {STATE_TOPIC}"
-            if not may(seen, STATE_TOPIC, Operation.WRITE):
+            if not is_permitted(seen, STATE_TOPIC, Operation.WRITE):
                 return f"grant WRITE on topic {STATE_TOPIC} of {settings.alias}"
             known = verify_runs(run.flow, state_rows(target))
             if any(

@@ -40,7 +40,7 @@ from twinlog.control.verify.result import VerifiedFlow, VerifiedGroup, VerifiedP
 from twinlog.control.verify.workers import (
     ClusterPair,
     PartitionResult,
-    Threads,
+    ThreadWorkers,
     VerifyWorkers,
     WalkProgress,
 )
@@ -62,7 +62,7 @@ from twinlog.survey.verify import (
     MappedCopy,
     PartitionBounds,
     VerifyTask,
-    never_made,
+    missing_topic_result,
     rules_of,
 )
 
@@ -124,7 +124,7 @@ class _Flow:
         out = VerifiedFlow(flow=self._setup.name, is_led=led_by is not None and led_by.is_active)
         before = target_offsets_of(coordinators, self._setup.config.groups.selects)
         self._read_state()
-        flow = replace(self._setup.config, released=self._intents.released)
+        flow = replace(self._setup.config, released=self._intents.unmirrored_topics)
         discovery = discover(flow, self._setup.policy, self._source, self._target, create=False)
         out.notes += discovery.notes
         out.partitions += self._never_made(discovery, out)
@@ -161,7 +161,7 @@ class _Flow:
         policy, alias = self._setup.policy, self._setup.config.source_alias
         why = {problem.topic: str(problem.error) for problem in discovery.problems}
         first = {problem.topic: problem.first for problem in discovery.problems}
-        flow = replace(self._setup.config, released=self._intents.released)
+        flow = replace(self._setup.config, released=self._intents.unmirrored_topics)
         # topics whose remote name is refused are included here, because they are not copied either
         topics = selected_topics(flow, self._source.metadata(None))
         planned = {plan.source for plan in discovery.plans}
@@ -186,7 +186,7 @@ class _Flow:
                 if verified.is_led:
                     compared.pending = missing
                 else:
-                    compared = never_made(missing)
+                    compared = missing_topic_result(missing)
             yield VerifiedPartition(source=tp, target=target, compared=compared, why_not=problem)
 
     # -- partitions with a target
@@ -208,7 +208,7 @@ class _Flow:
         # read skips again, so that a record that was skipped meanwhile is not reported as missing
         self._read_state()
         there_later = read_ends(self._target, targets)
-        here_later = self._source_ends([plan.source for plan in plans])
+        later_ends = self._source_ends([plan.source for plan in plans])
         source_lacking = may_lack_offsets(self._source, {plan.source.topic for plan in plans})
         target_lacking = may_lack_offsets(self._target, {plan.target.topic for plan in plans})
         since, until = self._scope_offsets([plan.source for plan in plans])
@@ -230,15 +230,15 @@ class _Flow:
             first = _since(since.get(plan.source, 0))
             if first < begin:
                 self._partly[plan.source] = f"{EARLIER_TRANSFORM} {begin}"
-            later_end = here_later[plan.source].end
+            later_end = later_ends[plan.source].end
             tasks.append(
                 VerifyTask(
                     source=plan.source,
                     target=plan.target,
                     here=source_bounds,
                     there=target_bounds,
-                    here_later=FOREVER if later_end is None else later_end,
-                    written=self._mapped_copy(replica, there_later[plan.target]),
+                    later_source_end=FOREVER if later_end is None else later_end,
+                    mapped_copy=self._mapped_copy(replica, there_later[plan.target]),
                     producers=self._producers | _producers(replica.map),
                     rules=rules_of(
                         self._intents,
@@ -338,7 +338,7 @@ class _Flow:
             functions = FlowFunctions(self._setup.config)
         except TwinlogError as error:
             return [PartitionResult(why_not=str(error)) for _ in tasks]
-        return Threads(functions).verify(clusters, tasks, step)
+        return ThreadWorkers(functions).verify(clusters, tasks, step)
 
     def _partition(self, task: VerifyTask, result: PartitionResult) -> VerifiedPartition:
         return VerifiedPartition(
@@ -346,7 +346,7 @@ class _Flow:
             target=task.target,
             compared=result.compared,
             why_not=result.why_not or self._partly.get(task.source, ""),
-            map=digest_of(task.written.runs),
+            map=digest_of(task.mapped_copy.runs),
         )
 
 
@@ -447,7 +447,7 @@ def _verify_group(
             source=tp,
             target=TopicPartition(*counterpart.target),
             committed=committed.offset,
-            wanted=counterpart.translate(committed.offset).offset,
-            stands=None if stands is None else stands.offset,
+            translated_offset=counterpart.translate(committed.offset).offset,
+            target_committed=None if stands is None else stands.offset,
             left_alone=why,
         )

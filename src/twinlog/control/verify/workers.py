@@ -74,7 +74,7 @@ class WalkProgress:
 
 def extent(task: VerifyTask) -> int:
     """Return how many target offsets a walk will compare, by the log bounds in its task."""
-    runs, reach = task.written.runs, task.written.reach
+    runs, reach = task.mapped_copy.runs, task.mapped_copy.reach
     if not runs:
         return 0
     pairs, target_bounds = OffsetPairs(runs), task.there
@@ -124,7 +124,7 @@ class VerifyWorkers(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Threads:
+class ThreadWorkers:
     """Compares partitions in threads of this process. Each thread has its own connections."""
 
     functions: FlowFunctions | None = None
@@ -189,13 +189,13 @@ def workers(options: SparkOptions) -> Iterator[VerifyWorkers]:
     EnvironmentMissing or ConfigError if Spark cannot be started.
     """
     if options.master is None:
-        yield Threads()
+        yield ThreadWorkers()
         return
     require_extra("pyspark", "spark", "twinlog verify --master")
     from twinlog.spark.lease import SparkLeaseStarter
     from twinlog.spark.session import start_spark, stop_spark
 
-    tasks = Tasks()
+    tasks = SparkWorkers()
     host = address_for_executors(options.master)
     server = ChannelServer(MessageCodec(VERIFY_MESSAGES), tasks.deliver, host=host)
     server.start()
@@ -212,7 +212,7 @@ def workers(options: SparkOptions) -> Iterator[VerifyWorkers]:
         server.close()
 
 
-class Tasks:
+class SparkWorkers:
     """Compares partitions in two Spark jobs. The first has a task per section. The second joins
     adjacent sections with differences and compares them again.
     """

@@ -204,7 +204,7 @@ PATHS: Final = ("/metrics", "/healthz", "/readyz")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HttpAnswer:
+class HttpResponse:
     """An HTTP response."""
 
     status: int
@@ -282,7 +282,7 @@ class Monitor:
         silent = self._clock() - since
         return silent if silent > limit else None
 
-    def answer(self, path: str, accept: str = "", accept_encoding: str = "") -> HttpAnswer | None:
+    def answer(self, path: str, accept: str = "", accept_encoding: str = "") -> HttpResponse | None:
         """Return the response to a GET with these headers, or None if the path is unknown."""
         match path:
             case "/metrics":
@@ -294,28 +294,28 @@ class Monitor:
             case _:
                 return None
 
-    def _metrics(self, accept: str, accept_encoding: str) -> HttpAnswer:
+    def _metrics(self, accept: str, accept_encoding: str) -> HttpResponse:
         from twinlog.control.watch.series.exposition import exposition
 
         nothing = Reading(at=self._clock(), flows=(), readiness=())
         body, content_type = exposition(self._reading or nothing, accept, self._series)
         if accepts_name(accept_encoding, "gzip"):
-            return HttpAnswer(
+            return HttpResponse(
                 status=200,
                 content_type=content_type,
                 body=gzip.compress(body, GZIP_LEVEL),
                 encoding="gzip",
             )
-        return HttpAnswer(status=200, content_type=content_type, body=body)
+        return HttpResponse(status=200, content_type=content_type, body=body)
 
-    def _health(self) -> HttpAnswer:
+    def _health(self) -> HttpResponse:
         silent, reason = self.silent_s, self._thread_watch.dead
         if silent is None and reason is None:
             return _json(200, {"healthy": True})
         reason = reason or f"the supervisor has been silent for {silent:.0f} s"
         return _json(503, {"healthy": False, "reason": reason})
 
-    def _ready(self) -> HttpAnswer:
+    def _ready(self) -> HttpResponse:
         reading = self._reading
         flows = () if reading is None else reading.readiness
         is_ready = bool(flows) and self.silent_s is None and all(flow.is_ready for flow in flows)
@@ -323,6 +323,6 @@ class Monitor:
         return _json(200 if is_ready else 503, body)
 
 
-def _json(status: int, body: object) -> HttpAnswer:
+def _json(status: int, body: object) -> HttpResponse:
     data = json.dumps(body).encode() + b"\n"
-    return HttpAnswer(status=status, content_type="application/json", body=data)
+    return HttpResponse(status=status, content_type="application/json", body=data)

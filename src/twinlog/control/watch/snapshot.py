@@ -208,7 +208,7 @@ class FlowStatus(Struct, frozen=True, kw_only=True):
         """Return the reason, with the time of the next attempt."""
         return with_next_try(self.reason, self.next_try_ms, now_ms)
 
-    def speaks_for(self, partition: HasProblem) -> bool:
+    def shows_problem_of(self, partition: HasProblem) -> bool:
         """Return True if the flow itself waits because of the partition's problem."""
         is_same = bool(partition.code) and partition.code == self.code
         return is_same and partition.message in self.reason

@@ -29,12 +29,12 @@ from twinlog.control.watch.snapshot import FlowSnapshot, FlowStatus, PartitionSt
 from twinlog.folders import (
     FolderNotPrivate,
     make_private,
-    named_folder,
     read_private,
     remove_unfinished,
     temporary_root,
     usable,
     write_private,
+    xdg_folder,
 )
 from twinlog.mirror.state.state_row import Bounded
 
@@ -91,7 +91,7 @@ def status_folder() -> Path:
 
 
 def _folder() -> Path:
-    base = named_folder(os.environ, "XDG_RUNTIME_DIR")
+    base = xdg_folder(os.environ, "XDG_RUNTIME_DIR")
     return base / "twinlog" if base else temporary_root() / f"twinlog-{os.getuid()}"
 
 

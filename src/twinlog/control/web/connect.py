@@ -27,7 +27,7 @@ from starlette.routing import BaseRoute, Route
 from twinlog.codes import FlowState
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.control.flow.wishes import Ask
-from twinlog.control.web.api.endpoints import wished
+from twinlog.control.web.api.endpoints import write_intents
 from twinlog.control.web.api.site import Site
 from twinlog.control.web.front import CLIENT
 from twinlog.control.web.problem import RequestRefused, status_of
@@ -177,7 +177,7 @@ class _Connect:
                 code="CONNECTOR_OF_A_FLOW",
             )
         client, reason = request.scope[CLIENT], f"{word} over Connect's paths"
-        await wished(self._site, client, str(flow.flow), ask, reason=reason, dry_run=False)
+        await write_intents(self._site, client, str(flow.flow), ask, reason=reason, dry_run=False)
         return Response(status_code=status)
 
     def _named(self, request: Request) -> tuple[str, FlowConfig, str]:

@@ -72,7 +72,7 @@ class Repeats:
 _OK = b"HTTP/1.1 200 OK\r\n"
 
 
-class CountedConnection(H11Protocol):
+class RegisteredConnection(H11Protocol):
     """uvicorn's connection, registered in `OpenRequests`."""
 
     def __init__(
@@ -169,7 +169,7 @@ class Handshake(asyncio.Protocol):
     """A connection during its TLS handshake; afterwards the connection from `make` takes over."""
 
     def __init__(
-        self, make: Callable[[], CountedConnection], tls: ssl.SSLContext, requests: OpenRequests
+        self, make: Callable[[], RegisteredConnection], tls: ssl.SSLContext, requests: OpenRequests
     ) -> None:
         self._make, self._tls, self._requests = make, tls, requests
         self._task: asyncio.Task[None] | None = None

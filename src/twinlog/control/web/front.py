@@ -27,7 +27,7 @@ from urllib.parse import urlsplit
 
 from twinlog.addresses import is_loopback
 from twinlog.config.rest import RestConfig, RestRole
-from twinlog.control.watch.monitor import PATHS, HttpAnswer, Monitor
+from twinlog.control.watch.monitor import PATHS, HttpResponse, Monitor
 from twinlog.control.web.content import (
     NO_STORE,
     NOSNIFF,
@@ -69,7 +69,7 @@ LONG_S: Final = 180.0
 AT_ONCE: Final = 2
 AT_MOST: Final = 64
 """Maximum number of scrapes that run or wait."""
-HELD: Final = "twinlog.held"
+SLOT_KEY: Final = "twinlog.held"
 CLIENT: Final = "twinlog.client"
 IS_KNOWN: Final = "twinlog.is_known"
 """HELD, CLIENT and IS_KNOWN are keys of a request's scope."""
@@ -185,7 +185,7 @@ class Front:
             await send_content(scope, send, file)
         return file is not None
 
-    async def _probe(self, scope: Scope, path: str) -> HttpAnswer:
+    async def _probe(self, scope: Scope, path: str) -> HttpResponse:
         if not self._rest.monitoring_is_open:
             self._client_of(scope)
         if scope["method"] not in READS:
@@ -227,7 +227,7 @@ class Front:
         scope = {
             **scope,
             "path": path,
-            HELD: slot,
+            SLOT_KEY: slot,
             CLIENT: client,
             IS_KNOWN: lambda: self._is_known(asked),
         }
@@ -369,11 +369,13 @@ async def _refuse(scope: Scope, send: Send, error: TwinlogError, path: str) -> N
         more.append((b"www-authenticate", b"Bearer"))
     elif status == 413:
         more.append((b"connection", b"close"))  # closed, because the rest of the body is not read
-    answer = HttpAnswer(status=status, content_type=PROBLEM, body=as_bytes(problem(error, path)))
+    answer = HttpResponse(status=status, content_type=PROBLEM, body=as_bytes(problem(error, path)))
     await _send(scope, send, answer, more)
 
 
-async def _send(scope: Scope, send: Send, answer: HttpAnswer, more: Headers | None = None) -> None:
+async def _send(
+    scope: Scope, send: Send, answer: HttpResponse, more: Headers | None = None
+) -> None:
     headers = [
         *(more or ()),
         (b"content-type", answer.content_type.encode()),

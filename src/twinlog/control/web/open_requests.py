@@ -29,9 +29,9 @@ from typing import Final, Protocol, TypeVar
 from twinlog.control.web.problem import RequestRefused
 
 AT_ONCE: Final = 256
-OF_AN_ADDRESS: Final = 128
+MOST_PER_ADDRESS: Final = 128
 """Maximum connections per address. A hundred clients behind one proxy may connect together."""
-ASKED_OF_AN_ADDRESS: Final = 256
+MOST_IN_USE_PER_ADDRESS: Final = 256
 """Maximum connections per address if none of them can be closed, because all are in use."""
 AT_MOST: Final = 512
 """Maximum connections of all addresses together if none of them can be closed."""
@@ -56,7 +56,7 @@ class _Open:
     since: float
     """Monotonic time of the connection's begin, its last request's begin, or its last response."""
     due: float
-    is_asked: bool = False
+    is_in_use: bool = False
     """Whether the connection's request was read completely, and is being processed."""
     is_answered: bool = False
     """Whether the response was sent. The connection is then idle, or has just ended."""
@@ -80,7 +80,7 @@ class OpenRequests:
             if connection in self._open:
                 return
             of_address = [request for request in self._open.values() if request.address == address]
-            if len(of_address) >= OF_AN_ADDRESS:
+            if len(of_address) >= MOST_PER_ADDRESS:
                 self._make_room(of_address)
             elif len(self._open) >= AT_ONCE:
                 self._make_room(self._open.values())
@@ -93,13 +93,13 @@ class OpenRequests:
         """Close one of these connections. If all of them are in use, close one only at a larger
         limit: the oldest connection of the address with the most connections.
         """
-        spare = [request for request in among if request.is_answered or not request.is_asked]
+        spare = [request for request in among if request.is_answered or not request.is_in_use]
         if spare:
             self._close(min(spare, key=lambda request: (not request.is_answered, request.since)))
             return
         counts = Counter(request.address for request in among)
         address, count = counts.most_common(1)[0]
-        if count >= ASKED_OF_AN_ADDRESS or len(self._open) >= AT_MOST:
+        if count >= MOST_IN_USE_PER_ADDRESS or len(self._open) >= AT_MOST:
             asked = (request for request in among if request.address == address)
             self._close(min(asked, key=lambda request: request.since))
 
@@ -107,7 +107,7 @@ class OpenRequests:
         """Note that the first byte of another request of the connection has arrived."""
         with self._lock:
             if (connection_state := self._open.get(connection)) is not None:
-                connection_state.is_asked = connection_state.is_answered = False
+                connection_state.is_in_use = connection_state.is_answered = False
                 connection_state.since = self._clock()
                 connection_state.due = connection_state.since + WITHIN_S
 
@@ -115,7 +115,7 @@ class OpenRequests:
         """Mark the connection's request as completely read."""
         with self._lock:
             if connection in self._open:
-                self._open[connection].is_asked = True
+                self._open[connection].is_in_use = True
                 self._open[connection].is_answered = False
 
     def on_answer(self, connection: ClosableConnection) -> None:

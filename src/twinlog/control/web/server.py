@@ -131,7 +131,7 @@ class WebServer:
             return
         import uvicorn
 
-        from twinlog.control.web.connection import CountedConnection, Handshake, Repeats
+        from twinlog.control.web.connection import Handshake, RegisteredConnection, Repeats
 
         front, requests = self.front, self.open_requests
         config = uvicorn.Config(
@@ -158,7 +158,7 @@ class WebServer:
 
                 loop = asyncio.get_running_loop()
                 plain = partial(
-                    CountedConnection, config, self.server_state, front, requests, repeats
+                    RegisteredConnection, config, self.server_state, front, requests, repeats
                 )
                 server = await loop.create_server(
                     plain if tls is None else partial(Handshake, plain, tls, requests),

@@ -23,7 +23,7 @@ from twinlog.cluster.net.retry import CHANCE
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.cluster.security.security_settings import SecuritySettings
 from twinlog.errors import Disconnected, TwinlogError
-from twinlog.lane.messages import Away, away
+from twinlog.lane.messages import UnreachableCluster, unreachable_cluster
 from twinlog.lane.sides.background import JobKind, LaneJobs
 from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
 from twinlog.wire.error_codes import UNKNOWN_TOPIC_OR_PARTITION
@@ -150,7 +150,7 @@ class ClusterSide:
     unreached: dict[int, float] = field(default_factory=dict)
     """Brokers to which no connection can be opened, each with the time of the first failure."""
     topic_ids: dict[str, TopicId] = field(default_factory=dict)
-    seen_at: dict[str, float] = field(default_factory=dict)
+    metadata_requested_at: dict[str, float] = field(default_factory=dict)
     """By topic, when the newest metadata about its ID or its absence was requested (monotonic)."""
     names: dict[bytes, str] = field(default_factory=dict)
     missing: set[str] = field(default_factory=set)
@@ -158,7 +158,7 @@ class ClusterSide:
     connections: dict[int, HotConnection] = field(default_factory=dict)
     traffic: Traffic = field(default_factory=Traffic)
     """Bytes sent and received on all hot connections."""
-    problem: Away | None = None
+    problem: UnreachableCluster | None = None
     """Why the cluster cannot be reached, or None if it can."""
     on_connected: Callable[[int], None] = lambda _node: None
     on_leaders: Callable[[], None] = lambda: None
@@ -174,7 +174,7 @@ class ClusterSide:
     _connecting: set[int] = field(default_factory=set)
     _node_pause: dict[int, _Pause] = field(default_factory=dict)
     _wanted_topics: set[str] = field(default_factory=set)
-    _asked_before: set[str] = field(default_factory=set)
+    _queried_before: set[str] = field(default_factory=set)
     """Topics whose last query failed or found no leader. Only they wait for the pause to end."""
     _answered_topics: set[str] = field(default_factory=set)
     _doubtful: dict[int, float] = field(default_factory=dict)
@@ -187,9 +187,9 @@ class ClusterSide:
     _next_check: float = 0.0
     _next_suspicion: float = 0.0
     _refreshing: bool = False
-    _asked_at: float = 0.0
+    _queried_at: float = 0.0
     _newest: NewestEpochs = field(default_factory=NewestEpochs)
-    _asks_another: bool = False
+    _queries_another: bool = False
     """True if the next query goes to another broker, because the last broker may be stale."""
     _refresh_pause: _Pause = field(default_factory=_Pause)
 
@@ -228,13 +228,13 @@ class ClusterSide:
         """Query the leaders of these topics with the next refresh."""
         self._wanted_topics |= set(topics)
 
-    def ask_another(self, topics: Iterable[str]) -> None:
+    def query_another_broker(self, topics: Iterable[str]) -> None:
         """Query the leaders of these topics from another, random broker.
 
         The broker that was queried until now may be the only one with stale metadata.
         """
         self.need_topics(topics)
-        self._asks_another = True
+        self._queries_another = True
 
     def forget_leader(self, tp: TopicPartition) -> None:
         """Forget a leader whose broker reported that it does not lead this partition."""
@@ -248,12 +248,14 @@ class ClusterSide:
         if not self._wanted_topics or self._refreshing:
             return
         waits = self.clock.monotonic() < self._refresh_pause.until
-        topics = sorted(self._wanted_topics - self._asked_before if waits else self._wanted_topics)
+        topics = sorted(
+            self._wanted_topics - self._queried_before if waits else self._wanted_topics
+        )
         if not topics:
             return
         self._refreshing = True
-        self._asked_at = self.clock.monotonic()
-        another, self._asks_another = self._asks_another, False
+        self._queried_at = self.clock.monotonic()
+        another, self._queries_another = self._queries_another, False
 
         def read() -> tuple[list[str], ClusterMetadata]:
             with self.borrowed_client() as client:
@@ -272,7 +274,7 @@ class ClusterSide:
             if node in self.connections or node not in self._brokers or now > until:
                 del self._doubtful[node]
             else:
-                self._ask_for_leaders_of(node)
+                self._query_leaders_of(node)
 
     def _on_metadata(self, answer: tuple[list[str], ClusterMetadata]) -> None:
         topics, metadata = answer
@@ -282,7 +284,7 @@ class ClusterSide:
             node: (broker.host, broker.port) for node, broker in metadata.brokers.items()
         }
         self._answered_topics |= set(topics)
-        self._asked_before -= set(topics)
+        self._queried_before -= set(topics)
         unsure: set[str] = set()  # topics with an error, or without a leader
         now = self.clock.monotonic()
         for topic in topics:
@@ -292,19 +294,19 @@ class ClusterSide:
             (self.missing.add if is_missing else self.missing.discard)(topic)
             if known is None or known.error == UNKNOWN_TOPIC_OR_PARTITION:
                 self.topic_ids.pop(topic, None)
-                self.seen_at[topic] = self._asked_at
+                self.metadata_requested_at[topic] = self._queried_at
             if known is None or known.error:
                 unsure.add(topic)
                 self._forget_leaderless(topic)  # the next search reports the topic's error
                 continue
-            self.seen_at[topic] = self._asked_at
+            self.metadata_requested_at[topic] = self._queried_at
             self.topic_ids[topic] = known.topic_id
             self.names[known.topic_id.raw] = topic
             for partition in known.partitions:
                 tp = TopicPartition(topic, partition.number)
                 if self._newest.is_older(tp, known.topic_id, partition.leader_epoch, now):
                     unsure.add(topic)  # a newer epoch is known, so another broker must be queried
-                    self._asks_another = True
+                    self._queries_another = True
                 elif partition.leader not in self._brokers:
                     self.leaders.pop(tp, None)
                     self.leaderless.setdefault(tp, now)
@@ -314,7 +316,7 @@ class ClusterSide:
                     self.leaders[tp] = Leader(partition.leader, partition.leader_epoch)
         # topics without a leader must not slow down queries for the leaders of other topics
         self._wanted_topics |= unsure
-        self._asked_before |= unsure
+        self._queried_before |= unsure
         # a broker that is no longer listed may have led topics that are not in this query
         gone = [tp for tp, led in self.leaders.items() if led.node not in self._brokers]
         for tp in gone:
@@ -331,8 +333,8 @@ class ClusterSide:
 
     def _on_metadata_failed(self, error: TwinlogError) -> None:
         self._refreshing = False
-        self._asked_before |= self._wanted_topics
-        self.problem = away(error)
+        self._queried_before |= self._wanted_topics
+        self.problem = unreachable_cluster(error)
         self._refresh_pause.grow(self.clock.monotonic())
 
     # -- connections
@@ -381,8 +383,8 @@ class ClusterSide:
                 return  # only the first connection shows if a broker can be reached
             self.unreached.setdefault(node, now)
             if not self.connections:  # with connections, only this broker is unreachable
-                self.problem = away(error)
-            self._ask_for_leaders_of(node)
+                self.problem = unreachable_cluster(error)
+            self._query_leaders_of(node)
 
         self.background.submit(JobKind.CONNECTION, open_connection, on_opened, on_failed)
 
@@ -416,7 +418,7 @@ class ClusterSide:
         self._muted = [until for until in self._muted if until > now]
         return min(self._muted, default=now) - now
 
-    def take_broken(self) -> Iterator[tuple[int, Disconnected]]:
+    def broken_connections(self) -> Iterator[tuple[int, Disconnected]]:
         """Yield connections that broke while sending, whose broker stopped responding, or whose
         authenticated session (SASL) expires soon.
         """
@@ -438,9 +440,9 @@ class ClusterSide:
                 yield node, Disconnected(why)
             elif waited > SUSPECT_AFTER_S and now >= self._next_suspicion:
                 self._next_suspicion = now + SUSPECT_AFTER_S / 2
-                self._ask_for_leaders_of(node)
+                self._query_leaders_of(node)
 
-    def _ask_for_leaders_of(self, node: int) -> None:
+    def _query_leaders_of(self, node: int) -> None:
         self._wanted_topics |= {tp.topic for tp, led in self.leaders.items() if led.node == node}
 
     def is_warm(self, topics: Iterable[str]) -> bool:
@@ -477,7 +479,7 @@ class ClusterSide:
         unanswered = connection.unanswered()
         connection.close()
         self._doubtful[node] = self.clock.monotonic() + DOUBT_S
-        self._ask_for_leaders_of(node)
+        self._query_leaders_of(node)
         return unanswered
 
     def flush(self, node: int, connection: HotConnection) -> None:

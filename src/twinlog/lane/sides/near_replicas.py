@@ -35,7 +35,7 @@ class NearReplicas:
         """By partition, the nearby replica's node, and since when it is used (monotonic)."""
         self._avoided: dict[TopicPartition, float] = {}
 
-    def node_of(self, tp: TopicPartition, leader: int) -> int:
+    def broker_to_read(self, tp: TopicPartition, leader: int) -> int:
         """Return the broker from which to read the partition now: a nearby replica, or `leader`."""
         known = self._chosen.get(tp)
         return leader if known is None else known[0]

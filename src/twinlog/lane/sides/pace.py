@@ -20,17 +20,17 @@ LEAST_FETCH_BYTES: Final = 16 * 1024
 class TopicBuckets:
     """The remaining budget per topic. Without a budget, fetches are unlimited."""
 
-    def __init__(self, clock: Clock, *, is_bound: bool) -> None:
+    def __init__(self, clock: Clock, *, has_budget: bool) -> None:
         self._clock = clock
-        self._is_bound = is_bound
+        self._has_budget = has_budget
         self._rates: dict[str, float] = {}
         self._left: dict[str, float] = {}
         self._filled_at = self._clock.monotonic()
 
     @property
-    def is_bound(self) -> bool:
+    def has_budget(self) -> bool:
         """True if there is a budget."""
-        return self._is_bound
+        return self._has_budget
 
     def set_rates(self, rates: Mapping[str, int]) -> None:
         """Set the driver's shares in bytes per second. Topics without a share fetch nothing."""
@@ -46,15 +46,15 @@ class TopicBuckets:
             self._left[topic] = min(left, rate * BURST_S)
 
     def allows(self, topic: str) -> bool:
-        return not self._is_bound or self._left.get(topic, 0.0) > 0
+        return not self._has_budget or self._left.get(topic, 0.0) > 0
 
     def charge(self, topic: str, size: int) -> None:
         """Charge fetched bytes to a topic."""
         self._left[topic] = self._left.get(topic, 0.0) - size
 
-    def most(self, topic: str, unbound: int, *, partitions: int) -> int:
+    def max_fetch_bytes(self, topic: str, unbound: int, *, partitions: int) -> int:
         """Return the maximum bytes per fetch and partition, or `unbound` without a budget."""
-        if not self._is_bound:
+        if not self._has_budget:
             return unbound
         share = int(self._rates.get(topic, 0.0) * BURST_S) // partitions
         return max(LEAST_FETCH_BYTES, min(unbound, share))

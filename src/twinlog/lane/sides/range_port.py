@@ -30,8 +30,8 @@ from twinlog.channel.lending import (
     Offered,
     PortTicket,
     RangeOffer,
+    RequestRange,
     Subscribe,
-    TakeRange,
 )
 from twinlog.channel.server import ChannelEvent, ChannelServer, LaneGone, LaneMessage, Peer
 from twinlog.clock import Clock
@@ -153,7 +153,7 @@ class RangePort:
                     self._subscribed.add(peer)
                     waiting = [entry.range for entry in self._waiting.values()]
                 peer.send(Offered(tuple(map(_offer_of, waiting))))
-            case TakeRange(number):
+            case RequestRange(number):
                 with self._lock:
                     requested = self._waiting.get(number)
                 peer.send(Lent(None if requested is None else requested.range))

@@ -81,7 +81,7 @@ probably finds its new broker in that time.
 """
 
 
-class AskedPartition(NamedTuple):
+class StalledFetch(NamedTuple):
     """A partition that is requested from a broker, from a position before its log's end."""
 
     tp: TopicPartition
@@ -190,7 +190,7 @@ class SourceSide:
 
     def pump(self, *, hurry: bool) -> None:
         """Send the fetches that can be sent now. If `hurry`, they wait briefly at the broker."""
-        if self.pace.is_bound:
+        if self.pace.has_budget:
             self._resume_held()
         self._refresh()
         self._assign_brokers()
@@ -259,7 +259,7 @@ class SourceSide:
             return
         self._next_refresh = now + REFRESH_EVERY_S
         if topics := {tp.topic for tp in self._in[WaitsFor.RECORDS]}:
-            self.side.ask_another(topics)
+            self.side.query_another_broker(topics)
         for tp, state in list(self._in[WaitsFor.RECORDS].items()):
             # checked here, too, because `_ask_for_more` checks it only after a response with
             # records
@@ -275,7 +275,7 @@ class SourceSide:
                 continue
             if self._is_recreated(state):
                 continue
-            node = self._near.node_of(tp, leader.node)
+            node = self._near.broker_to_read(tp, leader.node)
             connection = self.side.connection_to(node)
             if connection is None:
                 if node != leader.node and self._near.cannot_be_reached(tp):
@@ -334,7 +334,7 @@ class SourceSide:
             intake.position,
             self.side.leaders[tp].epoch if tp in self.side.leaders else -1,
             intake.last_fetched_epoch,
-            self.pace.most(
+            self.pace.max_fetch_bytes(
                 tp.topic,
                 self.tuning.partition_fetch_bytes,
                 partitions=self._of_topic[tp.topic],
@@ -464,7 +464,7 @@ class SourceSide:
             return
         if fetched.diverging is not None:
             if self._near.is_read(tp, state.node):
-                self.ask_again(tp)  # a nearby replica may only lag, so the leader decides
+                self.refetch_from_leader(tp)  # a nearby replica may only lag, so the leader decides
             else:
                 self.events.on_troubled(tp, self._diverged_error(state, fetched.diverging))
             return
@@ -472,7 +472,7 @@ class SourceSide:
         before = state.copy.intake.position
         if not fetched.records or not self._queue_records(state, fetched):
             return
-        if self.pace.is_bound:
+        if self.pace.has_budget:
             # the incomplete batch at the end is not charged, because the broker sends it again. Its
             # size depends on the topic's share, so charging it would feed back
             self.pace.charge(tp.topic, _whole_bytes(fetched.records))
@@ -529,7 +529,7 @@ class SourceSide:
         leader = self.side.leaders.get(tp)
         section_bytes = self.tuning.partition_fetch_bytes
         if (
-            self.pace.is_bound
+            self.pace.has_budget
             or broker.size.most_bytes < broker.size.ceiling
             or session.version < VERSION_BY_ID
             or leader is None
@@ -654,7 +654,7 @@ class SourceSide:
         since = connection.waiting_since if broker.is_fetching else broker.answered_at
         return since is None or self.clock.monotonic() - since < UNSEEN_AFTER_S
 
-    def asked_in_vain(self) -> Iterator[AskedPartition]:
+    def stalled_partitions(self) -> Iterator[StalledFetch]:
         """Yield partitions that stay behind their log's end although their broker responds."""
         for tp, state in self._in[WaitsFor.RECORDS].items():
             node, broker = state.node, self._brokers.get(state.node)
@@ -662,7 +662,7 @@ class SourceSide:
             is_behind = position < state.source_end and state.copy.wants_fetch
             if is_behind and broker is not None and self.sees_end(tp):
                 is_bounded = state.copy.end <= state.source_end
-                yield AskedPartition(tp, position, node, broker.throttled, is_bounded)
+                yield StalledFetch(tp, position, node, broker.throttled, is_bounded)
 
     def position_of(self, tp: TopicPartition) -> int:
         """Return the offset from which the partition is read next, or -1 if it is not read here."""
@@ -676,7 +676,7 @@ class SourceSide:
             self._enter(state, WaitsFor.NOTHING)
             self.events.on_arrived(state.copy)
 
-    def ask_again(self, tp: TopicPartition) -> None:
+    def refetch_from_leader(self, tp: TopicPartition) -> None:
         """Read from the leader with a fresh request, because earlier requests returned nothing."""
         state = self.partitions.get(tp)
         if state is not None and state.waits_for is WaitsFor.RECORDS:

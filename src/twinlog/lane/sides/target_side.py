@@ -80,7 +80,7 @@ class TargetState:
     window: RequestsInFlight = field(
         default_factory=lambda: RequestsInFlight(PIPELINE, MOST_IN_FLIGHT)
     )
-    by_name: TopicByName | None = None
+    name_evidence: TopicByName | None = None
     """Evidence that the name means the checked topic, or None if the broker accepts topic IDs."""
     node: int | None = None
     """The broker to which the copy sends. It is None only while nothing is in flight."""
@@ -251,8 +251,8 @@ class TargetSide:
         )
         if version < VERSION_BY_ID:
             for copy, _ in batches.values():
-                if by_name := self.copies[copy].by_name:
-                    by_name.on_sent(now)
+                if name_evidence := self.copies[copy].name_evidence:
+                    name_evidence.on_sent(now)
 
     def _is_sure_of_topic(
         self, connection: HotConnection, copy: PartitionCopy, now_ms: int
@@ -262,16 +262,16 @@ class TargetSide:
             return True
         now, topic = self.clock.monotonic(), copy.target.topic
         state = self.copies[copy]
-        by_name = state.by_name = state.by_name or TopicByName()
-        if by_name.is_fresh(now):
+        name_evidence = state.name_evidence = state.name_evidence or TopicByName()
+        if name_evidence.is_fresh(now):
             return True
-        asked_at = self.side.seen_at.get(topic, 0.0)
-        if by_name.wants_metadata(now, asked_at):
+        asked_at = self.side.metadata_requested_at.get(topic, 0.0)
+        if name_evidence.wants_metadata(now, asked_at):
             self.side.need_topics((topic,))
             return False
         topic_id = self.side.topic_ids.get(topic)
         if topic_id in (NO_TOPIC_ID, copy.target_topic_id):
-            by_name.on_same(asked_at)
+            name_evidence.on_same_topic_id(asked_at)
             return True
         copy.stop(
             PartitionError(
@@ -325,8 +325,8 @@ class TargetSide:
 
     def _on_answer_by_name(self, copy: PartitionCopy) -> None:
         state = self.copies.get(copy)
-        if state is not None and (by_name := state.by_name):
-            by_name.on_answered(self.clock.monotonic(), is_ours=copy.trouble is None)
+        if state is not None and (name_evidence := state.name_evidence):
+            name_evidence.on_answered(self.clock.monotonic(), is_ours=copy.trouble is None)
         if copy.trouble is None:
             return
         if copy.trouble.code in BROKEN_LOG and copy.target_topic_id != NO_TOPIC_ID:
@@ -350,8 +350,8 @@ class TargetSide:
         for state in self.copies.values():
             if state.node == node:
                 state.node = None
-                if state.by_name:
-                    state.by_name.on_disconnected()
+                if state.name_evidence:
+                    state.name_evidence.on_disconnected()
         for copy in dict.fromkeys(copy for copy, _ in lost):
             copy.on_disconnected(
                 PartitionError(

@@ -77,6 +77,6 @@ class TopicByName:
         self._asked_since, self._slow_answers = None, 0
         return False
 
-    def on_same(self, asked_at: float) -> None:
+    def on_same_topic_id(self, asked_at: float) -> None:
         """Note that metadata requested at `asked_at` had the same topic ID."""
         self._seen_at = max(self._seen_at, asked_at)

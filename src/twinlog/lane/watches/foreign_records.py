@@ -51,9 +51,9 @@ class Writers(NamedTuple):
 
     end: int
     """The log's end at the check, or the high watermark if it is lower, because reads end there."""
-    stranger: int | None
+    first_unknown: int | None
     """Offset of the first record that no Twinlog flow wrote, or None."""
-    others: bool
+    other_flow_wrote: bool
     """True if another Twinlog flow wrote between the two offsets."""
     repeat: Span | None = None
     """Offsets of repeated records of this flow, or None."""
@@ -162,12 +162,12 @@ class ForeignRecordWatch:
         # the check saw at most the span's end, because later records were not read
         seen = min(writers.end, check.span.next)
         copy.others.passed = max(seen, copy.others.passed)
-        copy.others.has_other_flow |= writers.others
-        if writers.stranger is not None:
+        copy.others.has_other_flow |= writers.other_flow_wrote
+        if writers.first_unknown is not None:
             is_still = copy.acked_downstream == check.acked
             if is_still or copy.others.has_other_flow or copy.others.unknown is not None:
                 copy.trouble = copy.trouble or _taken_over_error(
-                    f"{copy.target}: other clients wrote at target offset {writers.stranger}"
+                    f"{copy.target}: other clients wrote at target offset {writers.first_unknown}"
                 )
         elif copy.others.unknown == check.span and writers.end >= check.span.next:
             copy.others.unknown = None
@@ -202,22 +202,22 @@ class ForeignRecordWatch:
         return by_partition
 
     def _writers_of(self, view: ClusterLogView, check: _Check, end: int) -> Writers:
-        others, span = False, check.span
+        other_flow_wrote, span = False, check.span
         headers = Headers(view, check.copy.target, span.first, min(span.next, end))
         for header in headers:
             if header.base_offset >= span.next:
                 break
             if check.is_repeat(header):
                 repeat = Span(header.base_offset, header.next_offset)
-                return Writers(end, None, others, repeat)
+                return Writers(end, None, other_flow_wrote, repeat)
             if is_foreign(header, self.known_producers):
-                return Writers(end, max(header.base_offset, span.first), others)
-            others |= header.producer_id != check.producer_id
+                return Writers(end, max(header.base_offset, span.first), other_flow_wrote)
+            other_flow_wrote |= header.producer_id != check.producer_id
             if headers.reads > MOST_READS:
                 break
         if headers.reads:
             end = min(end, headers.high_watermark)
-        return Writers(end, None, others)
+        return Writers(end, None, other_flow_wrote)
 
     def _new_at_source(
         self, client: ClusterClient, ended: dict[TopicPartition, int]

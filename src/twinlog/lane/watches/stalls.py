@@ -64,7 +64,7 @@ from twinlog.errors import Fate, PartitionError, TwinlogError
 from twinlog.lane.messages import TakePartition
 from twinlog.lane.ports import LanePorts
 from twinlog.lane.sides.background import JobKind
-from twinlog.lane.sides.source_side import AskedPartition, SourceSide
+from twinlog.lane.sides.source_side import SourceSide, StalledFetch
 from twinlog.mirror.copy.fan_out import Copy
 from twinlog.mirror.findings import source_stalled, tier_stalled_error
 from twinlog.model import Isolation, TopicPartition
@@ -87,7 +87,7 @@ class NoLeaderWatch:
         self._sides = ((ports.source, "source"), (ports.target, "target"))
 
     @property
-    def is_quiet(self) -> bool:
+    def all_are_led(self) -> bool:
         """True if every partition has a leader that can be reached."""
         return not any(side.leaderless or side.unreached for side, _ in self._sides)
 
@@ -165,7 +165,7 @@ class StalledPartition(NamedTuple):
     """True if the records may be in remote storage that is slow."""
 
 
-Found = dict[TopicPartition, StalledPartition | None]
+StallResults = dict[TopicPartition, StalledPartition | None]
 """Results by partition: None if it has records to read, or is not known to lack records."""
 
 
@@ -176,13 +176,13 @@ class StallWatch:
     ports: LanePorts
     source: SourceSide
     isolation: Isolation
-    _since: dict[TopicPartition, tuple[AskedPartition, float]] = field(default_factory=dict)
+    _since: dict[TopicPartition, tuple[StalledFetch, float]] = field(default_factory=dict)
     _is_checking: bool = False
 
     def poll(self) -> None:
         """Begin a check if one is due. Called about once a second."""
         now = self.ports.clock.monotonic()
-        asked = {partition.tp: partition for partition in self.source.asked_in_vain()}
+        asked = {partition.tp: partition for partition in self.source.stalled_partitions()}
         since = self._since
         self._since = {
             tp: since[tp] if tp in since and since[tp][0] == partition else (partition, now)
@@ -199,14 +199,14 @@ class StallWatch:
                 JobKind.WATCH, lambda: self._check(due), self._on_found, self._on_failed
             )
 
-    def _on_found(self, results: Found) -> None:
+    def _on_found(self, results: StallResults) -> None:
         self._is_checking = False
         for tp, stalled in results.items():
             self._since.pop(tp, None)
             if stalled is not None and stalled.is_gap:
                 self.source.end_at(tp, stalled.position, stalled.end)
             if stalled is None or stalled.is_gap:
-                self.source.ask_again(tp)
+                self.source.refetch_from_leader(tp)
             elif self.source.position_of(tp) == stalled.position:
                 self.source.events.on_troubled(tp, self._error(tp, stalled))
 
@@ -228,9 +228,9 @@ class StallWatch:
 
     # -- in the background -----------------------------------------------------------------------
 
-    def _check(self, due: dict[TopicPartition, int]) -> Found:
+    def _check(self, due: dict[TopicPartition, int]) -> StallResults:
         with self.ports.source.borrowed_client() as client:
-            results: Found = dict.fromkeys(due)
+            results: StallResults = dict.fromkeys(due)
             silent = {
                 tp: self._end(answer)
                 for tp, answer in self._read(client, due, isolation=self.isolation).items()
@@ -284,7 +284,7 @@ class StallWatch:
         )
 
 
-def _patience_s(partition: AskedPartition) -> float:
+def _patience_s(partition: StalledFetch) -> float:
     return min(STALLED_AFTER_S, BOUNDED_AFTER_S) if partition.is_bounded else STALLED_AFTER_S
 
 

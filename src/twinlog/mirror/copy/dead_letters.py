@@ -158,7 +158,7 @@ class DeadLetters(PartitionCopy):
             limit_bytes=given["limit_bytes"],
             last_run=None,
             now_ms=given["now_ms"],
-            stamps_own_time=True,  # so that no response counts as a repeat
+            has_log_append_time=True,  # so that no response counts as a repeat
         )
         self.origin = origin_of_copy(
             to.flow, copy.source, copy.source_topic_id, copy.target_topic_id

@@ -343,8 +343,8 @@ class FanOut:
         return sum(part.queued_bytes for part in self.parts)
 
     @property
-    def lost_answers(self) -> bool:
-        return any(part.lost_answers for part in self.parts)
+    def has_unknown_outcomes(self) -> bool:
+        return any(part.has_unknown_outcomes for part in self.parts)
 
     @property
     def acked_ordinal(self) -> int:

@@ -148,7 +148,7 @@ class Intake:
         """Ranges [first, next) of offsets without a batch at the source. The lane reads and empties
         the list.
         """
-        self.left_out: list[tuple[int, int]] = []
+        self.applied_skips: list[tuple[int, int]] = []
         """Ranges [first, next) of applied `skips`. The lane reads and empties the list."""
         self.batches = 0
         """Number of batches that were read and not skipped."""
@@ -392,7 +392,7 @@ class Intake:
             # this batch, from another replica, is valid, so only its records at the skipped offsets
             # are left out
             return False
-        self.left_out.append((skip.first, skip.next))
+        self.applied_skips.append((skip.first, skip.next))
         self.position = skip.next
         # unknown, because the epoch in the damaged batch may be wrong, too
         self.last_fetched_epoch = -1
@@ -401,14 +401,14 @@ class Intake:
     def _rows_to_copy(self, rows: Rows) -> Rows:
         """Return the rows at or after the position, without skipped ones."""
         fresh = rows.at_or_after(self.position)
-        return fresh.where(self._is_kept) if self._skips else fresh
+        return fresh.with_offsets(self._is_kept) if self._skips else fresh
 
     def _is_kept(self, offset: int) -> bool:
         skip = skip_at(self._skips, offset)
         if skip is None:
             return True
-        if (skip.first, skip.next) not in self.left_out:
-            self.left_out.append((skip.first, skip.next))
+        if (skip.first, skip.next) not in self.applied_skips:
+            self.applied_skips.append((skip.first, skip.next))
         return False
 
     def _decode(
@@ -521,7 +521,7 @@ class Intake:
         the previous one. Half of the records of a compacted log may begin a run, so there is no
         function call per record.
         """
-        (_, upstream), *others = rows.breaks()
+        (_, upstream), *others = rows.run_starts()
         ordinal, k = self.ordinal, self.k
         run = self._run(ordinal, upstream)
         runs = [] if run is None else [run]

@@ -134,10 +134,10 @@ class PartitionCopy:
         tail: MapTail,
         end: int,
         limit_bytes: int,
-        is_picky: bool = False,
+        may_reject_records: bool = False,
         last_run: Run | None,
         now_ms: int,
-        stamps_own_time: bool | None = False,
+        has_log_append_time: bool | None = False,
         late_requests: bool = False,
         old_lane: bool = False,
         skips: Sequence[Skip] = (),
@@ -159,7 +159,7 @@ class PartitionCopy:
             isolation=rules.isolation,
             limit_bytes=limit_bytes,
             recompression=rules.recompression,
-            join_bytes=0 if is_picky else rules.join_bytes,
+            join_bytes=0 if may_reject_records else rules.join_bytes,
             last_fetched_epoch=start.last_fetched_epoch,
             skips=skips,
         )
@@ -185,15 +185,15 @@ class PartitionCopy:
         self.source_trouble: TwinlogError | None = None
         """The error that has stopped reading. Records read before it are still sent."""
         self.others = OtherWriters(has_other_flow=start.has_company)
-        self.lost_answers = False
+        self.has_unknown_outcomes = False
         """Whether requests of this lane may still be on their way to the target."""
         self.late_requests = late_requests
         """Whether requests of an earlier lane may have arrived since the start read the log."""
         self._earlier = EarlierLane(late_requests=late_requests, may_live=old_lane)
         self._rules = rules
-        self._is_picky = is_picky
+        self._may_reject_records = may_reject_records
         self._k = start.k
-        self._stamps_own_time = stamps_own_time
+        self._has_log_append_time = has_log_append_time
         self._is_listed = start.is_protected
         self._is_proven, self._answered_ms = False, 0
         self._noted: Run | None = None
@@ -321,7 +321,7 @@ class PartitionCopy:
         if not self.is_ready:
             return None
         batch = self._queue[0]
-        if self.leader.is_new:
+        if self.leader.needs_check:
             self._trouble(self.leader.trouble(self.target), now_ms)
             return None
         if (
@@ -399,7 +399,9 @@ class PartitionCopy:
             return self.pipeline
         # No batch must follow one that may be rejected, or one whose append must be confirmed
         # first. If others also write to the topic, K moves and shows no missing batch.
-        may_be_refused = self._is_picky or newest > now_ms + FUTURE_MS or not self.is_ours_alone
+        may_be_refused = (
+            self._may_reject_records or newest > now_ms + FUTURE_MS or not self.is_ours_alone
+        )
         if self._in_flight:
             may_be_refused |= self._rules.is_remembered_after(self._in_flight.newest, now_ms)
         return 1 if may_be_refused or now_ms < self._trouble_until_ms else self.pipeline
@@ -461,7 +463,7 @@ class PartitionCopy:
         if reason is not None or not self._announce_again(parts):
             self._trouble(reason or refusals.unchecked_log_error(self.target), now_ms)
         # from now on the topic counts as one that may reject batches, so nothing is joined
-        self._is_proven, self._is_picky, self.intake.join_bytes = False, True, 0
+        self._is_proven, self._may_reject_records, self.intake.join_bytes = False, True, 0
 
     def _announce_again(self, _parts: Sequence[OutBatch]) -> bool:
         """Announce the runs that these batches need. Returns False if that is impossible."""
@@ -492,10 +494,11 @@ class PartitionCopy:
         requests that could be repeated have certainly arrived.
         """
         if log_append_time_ms == -1:
-            self._stamps_own_time = False  # the response shows CreateTime, whatever the configs are
+            # the response shows CreateTime, whatever the configs are
+            self._has_log_append_time = False
             return False
-        if self._stamps_own_time is not None:
-            return not self._stamps_own_time and batch.sent == 1
+        if self._has_log_append_time is not None:
+            return not self._has_log_append_time and batch.sent == 1
         # if the configs are unknown, a time far from now shows a repeat, because an append sets the
         # current time, or none
         is_now = abs(log_append_time_ms - now_ms) < CLOCKS_MS
@@ -542,7 +545,7 @@ class PartitionCopy:
 
     def on_disconnected(self, error: PartitionError, now_ms: int) -> None:
         """Note a broken connection, after which the outcome of everything in flight is unknown."""
-        self.lost_answers |= bool(self._in_flight)
+        self.has_unknown_outcomes |= bool(self._in_flight)
         self.queued_bytes -= drop(self._in_flight)
         self.in_flight_bytes = 0
         self._trouble(error, now_ms)
@@ -580,7 +583,7 @@ class PartitionCopy:
             # keep the old mark: the unknown records may be repeats of this flow's records, which a
             # mark after them would hide
             return self.tail.mark
-        is_quiet = not (self.lost_answers or self.late_requests)
+        is_quiet = not (self.has_unknown_outcomes or self.late_requests)
         reached = self.others.mark_above(self.acked_downstream, moves=self.is_idle and is_quiet)
         return Mark(self.acked_ordinal, reached, at_rest and is_quiet and not self._in_flight)
 

@@ -239,7 +239,7 @@ class RangeIntake(Intake):
 
 def dense_batches(rows: Rows) -> Iterator[memoryview]:
     """Yield batches without gaps that have these records at their offsets."""
-    begins = [index for index, _ in rows.breaks()] if rows else []
+    begins = [index for index, _ in rows.run_starts()] if rows else []
     for begin, end in itertools.pairwise([*begins, len(rows)]):
         part = rows.slice(begin, end)
         yield dense_batch(part, part.offset(0))

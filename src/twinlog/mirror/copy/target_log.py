@@ -155,7 +155,7 @@ class TargetLeader:
         """The epoch under which the log was checked and batches were acknowledged. It is reported
         to the driver and the next lane, which must not replace it by a newer epoch.
         """
-        self.is_new = False
+        self.needs_check = False
         self._what = ""
 
     def on_metadata(self, epoch: int, *, requested_epoch: int) -> None:
@@ -167,14 +167,14 @@ class TargetLeader:
             self.checked_epoch = epoch
         known = max(self.epoch, requested_epoch)
         if 0 <= known < epoch:
-            self.is_new = True
+            self.needs_check = True
             self._what = f"it has a new leader (epoch {epoch})"
         self.epoch = max(known, epoch)
 
     def may_have_restarted(self) -> None:
         """Note that the connection to the leader was opened after the log was checked."""
-        if not self.is_new:
-            self.is_new = True
+        if not self.needs_check:
+            self.needs_check = True
             self._what = "its leader may have restarted since its log was checked"
 
     def trouble(self, target: TopicPartition) -> PartitionError:

@@ -225,10 +225,10 @@ class TransformedCopy(PartitionCopy):
         """
         if (letters := self.dead_letters) is not None:
             self.trouble = self.trouble or letters.trouble
-            self.lost_answers |= letters.lost_answers
+            self.has_unknown_outcomes |= letters.has_unknown_outcomes
 
     @property
-    def dead_letters_there(self) -> KnownDeadLetters | None:
+    def known_dead_letters(self) -> KnownDeadLetters | None:
         """The dead letters at or after the position, or None if the flow has no topic for them."""
         if (letters := self.dead_letters) is None:
             return None

@@ -26,7 +26,7 @@ RUNS_PER_CHUNK: Final = 400
 """Number of runs in a full chunk, whose row is about 4 KB of JSON. Each added run rewrites the row.
 """
 
-MOVED_TOGETHER: Final = 64
+SHIFTS_PER_ROW: Final = 64
 """Shifts of runs are written together: after this many, or earlier with the next mark."""
 
 CLOSED_KEPT: Final = 2
@@ -164,7 +164,7 @@ class MapTail:
         write to a topic, nearly every batch shifts, so one row is written for many.
         """
         if self.runs and self.runs[0].ordinal < run.ordinal:
-            self._moved_in_open_chunk(run, distance)
+            self._shift_in_open_chunk(run, distance)
         else:
             # if the run's chunk is no longer in memory, the next start corrects the map
             self._rebuild(run, distance)
@@ -195,7 +195,7 @@ class MapTail:
         self.dirty = True
         return True
 
-    def _moved_in_open_chunk(self, run: Run, distance: int) -> None:
+    def _shift_in_open_chunk(self, run: Run, distance: int) -> None:
         later = [
             each._replace(downstream=each.downstream + distance)
             for each in self.runs
@@ -206,7 +206,7 @@ class MapTail:
             self._append(each)
         self._unwritten += 1
         self.fingerprint = None
-        if later or self._full or self._unwritten >= MOVED_TOGETHER:
+        if later or self._full or self._unwritten >= SHIFTS_PER_ROW:
             self.dirty = True
 
     def next_row(self) -> tuple[ChunkRow, Run] | None:

@@ -47,7 +47,7 @@ from twinlog.mirror.map.runs import (
 from twinlog.model import TopicPartition, sequence_of, sequences_ahead
 from twinlog.wire.record_batch import BatchHeader
 
-NOBODY: Final = -1
+NO_ORIGIN: Final = -1
 """Value of `OriginStretch.origin` for records that are not copies."""
 
 
@@ -60,7 +60,7 @@ class Origin:
     source: TopicPartition
     producers: frozenset[int]
     runs: PackedChunk
-    is_cut: bool
+    has_earlier_runs: bool
     """Whether the map has runs before those of this part, which were not sent to the tasks."""
 
 
@@ -69,7 +69,7 @@ class OriginStretch(NamedTuple):
 
     begin: int
     origin: int
-    """Index in `Origins.known`, or NOBODY if the records are not copies."""
+    """Index in `Origins.known`, or NO_ORIGIN if the records are not copies."""
     distance: int
 
 
@@ -99,7 +99,7 @@ def origin_of(
         source=TopicPartition(partition_map.topic, partition_map.key.partition),
         producers=frozenset(partition_map.producers),
         runs=PackedChunk.of(runs[begin:until]),
-        is_cut=begin > 0,
+        has_earlier_runs=begin > 0,
     )
 
 
@@ -119,8 +119,8 @@ class Origins:
         """
         begin = max(header.base_offset, first)
         number = self._writer(header, begin)
-        if number == NOBODY:
-            return [OriginStretch(begin, NOBODY, 0)]
+        if number == NO_ORIGIN:
+            return [OriginStretch(begin, NO_ORIGIN, 0)]
         runs = self._runs[number]
         k = header.base_offset - _ordinal(runs, header)
         at = following(runs, begin - k, ORDINAL)
@@ -135,7 +135,7 @@ class Origins:
         return out
 
     def _writer(self, header: BatchHeader, begin: int) -> int:
-        index = NOBODY
+        index = NO_ORIGIN
         for number, origin in enumerate(self.known if header.magic >= 2 else ()):
             if origin.runs.first.downstream <= begin and header.producer_id in origin.producers:
                 index = number
@@ -143,7 +143,7 @@ class Origins:
 
     def _stretch_before_map(self, number: int, begin: int) -> OriginStretch:
         origin = self.known[number]
-        if origin.is_cut:
+        if origin.has_earlier_runs:
             raise PartitionError(
                 f"target offset {begin} has a record of {origin.source}, for which the offset map "
                 "had another position when the read was planned, as in the first seconds of a "
@@ -151,7 +151,7 @@ class Origins:
                 code="MAP_UNREADABLE",
                 fate=Fate.RETRIABLE,
             )
-        return OriginStretch(begin, NOBODY, 0)
+        return OriginStretch(begin, NO_ORIGIN, 0)
 
 
 def _ordinal(runs: Sequence[Run], header: BatchHeader) -> int:

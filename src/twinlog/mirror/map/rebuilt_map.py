@@ -99,13 +99,13 @@ class TargetWindow:
         self._present = bytearray()
         self._waiting: NumberedRecord | None = None
 
-    def identity_at(self, ordinal: int) -> int:
+    def number_at(self, ordinal: int) -> int:
         """Return the number of the record at this ordinal, or ABSENT."""
         self._fill(ordinal + 1)
         at = (ordinal - self._first) * _BYTES
         return int.from_bytes(self._numbers[at : at + _BYTES], "little")
 
-    def offsets_of(self, number: int, low: int, high: int) -> list[int]:
+    def ordinals_of(self, number: int, low: int, high: int) -> list[int]:
         """Return the ordinals in [low, high] whose record has this number."""
         self._fill(high + 1)
         pattern = number.to_bytes(_BYTES, "little")
@@ -245,7 +245,7 @@ class Follower:
         states = [_EqualPair(FROM_BEGINNING, -1)]
         if ordinal != FROM_BEGINNING:
             first = next(slots)
-            if first.number == ABSENT or self._window.identity_at(ordinal) != first.number:
+            if first.number == ABSENT or self._window.number_at(ordinal) != first.number:
                 self._note(ordinal, first.offset)
                 states = []
             else:
@@ -280,7 +280,7 @@ class Follower:
         low = state.ordinal + 1
         if slot.holes or state.holes or state.chain or self._ends or not 0 < low < self._window.end:
             return None
-        if slot.number == ABSENT or self._window.identity_at(low) != slot.number:
+        if slot.number == ABSENT or self._window.number_at(low) != slot.number:
             return None
         self._equal += 1
         self._met.discard((slot.offset, low))
@@ -330,7 +330,7 @@ class Follower:
         if high < low:
             return
         if not holes:
-            seen = self._window.identity_at(low)
+            seen = self._window.number_at(low)
             if seen in (ABSENT, slot.number):
                 self._equal += seen != ABSENT
                 yield self._pair(state, low, slot.offset)
@@ -339,7 +339,7 @@ class Follower:
             return
         matches = [
             ordinal
-            for ordinal in self._window.offsets_of(slot.number, low, high)
+            for ordinal in self._window.ordinals_of(slot.number, low, high)
             if self._window.absent(state.ordinal + 1, ordinal - 1) >= state.floating
         ]
         self._equal += bool(matches)

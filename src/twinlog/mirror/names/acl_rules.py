@@ -64,7 +64,7 @@ class AclRules:
         copies = (
             self._copy(expanded, topics)
             for acl in source
-            if not (_is_for_writers(acl) or shuts_writers_out(acl))
+            if not (_is_for_writers(acl) or denies_all_writers(acl))
             for expanded in self._meant(acl, topics)
         )
         return {acl for acl in copies if acl is not None}
@@ -117,7 +117,7 @@ class AclRules:
     def _could_be_ours(self, acl: TopicAcl, stem: str) -> bool:
         if not acl.name.startswith(stem) or _is_for_writers(acl) or _allows_all(acl):
             return False
-        if shuts_writers_out(acl):
+        if denies_all_writers(acl):
             return False
         return self.prefixed if acl.pattern == Pattern.PREFIXED else True
 
@@ -132,7 +132,7 @@ def _is_for_writers(acl: TopicAcl) -> bool:
     return acl.permission == Permission.ALLOW and acl.operation == WRITE
 
 
-def shuts_writers_out(acl: TopicAcl) -> bool:
+def denies_all_writers(acl: TopicAcl) -> bool:
     """Return True if the ACL denies WRITE to every user, so that only super users can write."""
     return (acl.permission, acl.operation, acl.principal, acl.host) == (
         Permission.DENY,
@@ -144,7 +144,7 @@ def shuts_writers_out(acl: TopicAcl) -> bool:
 
 def fenced_topics(acls: Iterable[TopicAcl]) -> set[str]:
     """Return the topics with a literal ACL that denies WRITE to everybody, whoever created it."""
-    return {acl.name for acl in acls if shuts_writers_out(acl) and acl.pattern == Pattern.LITERAL}
+    return {acl.name for acl in acls if denies_all_writers(acl) and acl.pattern == Pattern.LITERAL}
 
 
 def _allows_all(acl: TopicAcl) -> bool:

@@ -143,7 +143,7 @@ def is_remote_topic_of(policy: DefaultReplicationPolicy, source_alias: str, topi
     )
 
 
-OF_ONE_BROKER: Final = (ConfigSource.STATIC_BROKER, ConfigSource.DYNAMIC_BROKER)
+SINGLE_BROKER_SOURCES: Final = (ConfigSource.STATIC_BROKER, ConfigSource.DYNAMIC_BROKER)
 """Sources of config values that belong to one broker. Another broker may report other values."""
 
 
@@ -187,7 +187,7 @@ class ConfigPropertyFilter:
         return (
             not entry.is_read_only
             and not entry.is_sensitive
-            and entry.source not in OF_ONE_BROKER
+            and entry.source not in SINGLE_BROKER_SOURCES
             and not self._excludes(entry.name)
         )
 

@@ -19,7 +19,7 @@ from twinlog.mirror.start.request import StartRequest
 from twinlog.mirror.start.tail_check import (
     TAIL_RECORDS,
     TargetTail,
-    joined,
+    merged_tail,
     read_tail,
     same_record,
     source_records,
@@ -174,12 +174,12 @@ class BothLogs:
                 code="OTHER_WRITER",
                 fate=Fate.RETRIABLE,
             )
-        return joined((read_tail(raw, low, end) for raw in answers), whole_from)
+        return merged_tail((read_tail(raw, low, end) for raw in answers), whole_from)
 
     def target_records(self, low: int, high: int) -> tuple[Record, ...]:
         """Return the target's newest records in [low, high), as far as the read limits allow."""
         answers, whole_from = newest_first(self.read_target, range(low, high))
-        tail = joined((read_tail(raw, low, high) for raw in answers), whole_from)
+        tail = merged_tail((read_tail(raw, low, high) for raw in answers), whole_from)
         return tuple(record for record in tail.records if record.offset >= whole_from)
 
     def target_record(self, offset: int) -> Record | None:

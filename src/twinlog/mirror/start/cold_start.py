@@ -144,7 +144,7 @@ def starts_in_groups(
     new = {
         request.source: request.start
         for request in there_still
-        if request.asks_where and request.start.kind is not StartKind.EARLIEST
+        if request.needs_begin_offset and request.start.kind is not StartKind.EARLIEST
     }
     begins = source.begins(new, isolation=rules.isolation) if new else {}
     if out:

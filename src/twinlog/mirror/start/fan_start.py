@@ -58,7 +58,7 @@ def find_fan_start(
     check_ids(requests[0], source_ids, target_ids)
     moment = read_both(requests, source, target, rules.producer_id)
     check_former(requests[0], moment.target_ends, target)
-    is_new = all(request.asks_where for request in requests)
+    is_new = all(request.needs_begin_offset for request in requests)
     new = {tp: requests[0].start} if is_new else {}
     begins = source.begins(new, isolation=rules.isolation) if new else {}
     points = []

@@ -34,7 +34,7 @@ def check_is_new(logs: BothLogs, *, is_alone: bool, is_listed: bool) -> None:
     why the producer ID is listed, but not why a row of this very pair of topics is missing.
     """
     request, target_ends = logs.request, logs.target_ends
-    had_other_life = request.began_at >= 0 or request.is_another
+    had_other_life = request.began_at >= 0 or request.had_former_copy
     wrote = is_listed and not had_other_life
     if request.had_row and (is_listed or target_ends.log_end > 0):
         raise _map_missing_error(logs, is_alone=is_alone)
@@ -166,4 +166,8 @@ def check_former(
 
 
 def _former(request: StartRequest) -> list[TopicPartition]:
-    return [] if request.runs else [TopicPartition(request.target.topic, n) for n in request.former]
+    return (
+        []
+        if request.runs
+        else [TopicPartition(request.target.topic, n) for n in request.former_partitions]
+    )

@@ -63,7 +63,7 @@ MOST_BYTES: Final = 16 << 20
 Fetch takes a round trip.
 """
 
-READS_FOR_STRANGERS: Final = 4
+READS_FOR_FOREIGN: Final = 4
 """Maximum fetches after this flow's last batch in search of a foreign batch, if other Twinlog flows
 also write to the cluster, because these may have written any amount. The watch checks the rest of
 the log (`lane.watches.foreign_records`).
@@ -180,7 +180,7 @@ class _Walk:
                     headers.search_is_over()
                 if self._foreign is not None or self.request.is_branch:
                     return
-                if self._known and headers.reads - reads > READS_FOR_STRANGERS:
+                if self._known and headers.reads - reads > READS_FOR_FOREIGN:
                     return
             if self._is_ours(header):
                 self._pass_own_batch(header)

@@ -124,7 +124,7 @@ class StartSearch:
     source_ends: LogEnds
     target_ends: LogEnds
     producer: ProducerTail | None
-    may_ask: bool
+    has_producer_states: bool
     source: InitVar[LogView]
     target: InitVar[LogView]
     rules: StartRules
@@ -494,7 +494,7 @@ class StartSearch:
         timestamp = -1
         if self.producer is not None:
             timestamp = self.producer.last_timestamp
-        elif self.may_ask is False and tail.last_header is not None:
+        elif self.has_producer_states is False and tail.last_header is not None:
             timestamp = tail.last_header.max_timestamp
         return StartPoint(
             ordinal=ordinal,

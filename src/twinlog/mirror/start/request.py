@@ -41,9 +41,9 @@ class StartFacts(PartitionPair):
     """Upstream offset at which an earlier copy of this source partition began, if the target topic
     of that copy was deleted, else -1.
     """
-    former: tuple[int, ...] = ()
+    former_partitions: tuple[int, ...] = ()
     """Target partitions to which an earlier, deleted source topic of this name was copied."""
-    is_another: bool = False
+    had_former_copy: bool = False
     """Whether the partition with the same number of such an earlier source topic was copied to this
     target topic.
     """
@@ -91,7 +91,7 @@ class StartRequest(StartFacts):
     """Whether to continue after records that the source deleted before they were copied."""
 
     @property
-    def asks_where(self) -> bool:
+    def needs_begin_offset(self) -> bool:
         """Whether the source must be queried for the offset at which the copy begins."""
         return not self.runs and max(self.siblings_at, self.began_at, self.group_at) < 0
 

@@ -96,7 +96,7 @@ def read_tail(raw: memoryview, low: int, log_end: int) -> TargetTail:
     return TargetTail(records=tuple(records), last_header=last, is_log_append_time=append_time)
 
 
-def joined(tails: Iterable[TargetTail], whole_from: int) -> TargetTail:
+def merged_tail(tails: Iterable[TargetTail], whole_from: int) -> TargetTail:
     """Merge several overlapping tails."""
     records: dict[int, Record] = {}
     last: BatchHeader | None = None

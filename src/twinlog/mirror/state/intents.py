@@ -10,7 +10,7 @@ intent outlives every process, and writing a row twice has no effect:
   lanes end by the rules of leadership, as always.
 - *Two operators want different things*: the later row counts.
 - *A row cannot be read, or is of a newer release*: the intent is unknown. So no running copy is
-  stopped, and no copy is started (`RunState.holds_back`).
+  stopped, and no copy is started (`RunState.hold_reason`).
 
 **Single records.** A skip of a source record, and the acceptance of foreign records in a remote
 topic, are intents that cannot be revoked. A release that does not know such rows starts no copy
@@ -238,7 +238,7 @@ class FlowIntents:
         return self.get(IntentKind.PROMOTE)
 
     @property
-    def released(self) -> frozenset[str]:
+    def unmirrored_topics(self) -> frozenset[str]:
         """Topics that are not mirrored because they were released or promoted."""
         kinds = (IntentKind.RELEASE, IntentKind.PROMOTE)
         return frozenset(topic for kind in kinds for topic in self.topics(kind))
@@ -248,7 +248,7 @@ class FlowIntents:
         """A function that returns True if other clients are permitted to write to the copy of a
         source topic. It is created once per status, which calls it for each partition.
         """
-        return self.released.__contains__ if self.promotion is None else lambda _: True
+        return self.unmirrored_topics.__contains__ if self.promotion is None else lambda _: True
 
     def topics(self, kind: IntentKind) -> list[str]:
         """Return the topics for which an intent of this kind is set by name."""
@@ -259,7 +259,7 @@ class FlowIntents:
         """Topics that this flow copies although a failback has begun to append to them."""
         if self.promotion is not None:
             return frozenset()
-        return frozenset(self.topics(IntentKind.REPLAY)) - self.released
+        return frozenset(self.topics(IntentKind.REPLAY)) - self.unmirrored_topics
 
     def after(self, intents: Iterable[Intent]) -> FlowIntents:
         """Return the flow's intents as they will be after these rows are written."""

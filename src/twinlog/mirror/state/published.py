@@ -180,7 +180,7 @@ class PublishedStatus(StateRow, frozen=True, kw_only=True):
         """Maximum age in ms at which the status is considered current."""
         return max(LIVE_MS, min(3 * self.every_ms, LONGEST_LIFE_MS))
 
-    def is_of(self, now_ms: int) -> bool:
+    def is_current(self, now_ms: int) -> bool:
         """Return True if the writer is still running at this time, as far as the status shows."""
         return self.state != FlowState.STOPPED and abs(now_ms - self.at_ms) <= self.lives_ms
 

@@ -162,7 +162,7 @@ class Compared:
     """The result for one partition, filled while both logs are walked."""
 
     differences: list[Difference] = field(default_factory=list)
-    unkept: int = 0
+    unlisted_count: int = 0
     """Number of differences after the first MOST_KEPT, which are not in the list."""
     equal: int = 0
     """Number of records that are equal and at the offsets in the map."""
@@ -183,7 +183,7 @@ class Compared:
     def is_identical(self) -> bool:
         return not self.differences
 
-    def same(self, count: int) -> None:
+    def add_equal(self, count: int) -> None:
         """Count equal records."""
         self.equal += count
         self._is_open = False
@@ -200,7 +200,7 @@ class Compared:
         """Add the result for the next section of the partition."""
         room = MOST_KEPT - len(self.differences)
         self.differences += following.differences[:room]
-        self.unkept += following.unkept + len(following.differences[room:])
+        self.unlisted_count += following.unlisted_count + len(following.differences[room:])
         self.equal += following.equal
         self.by_bytes += following.by_bytes
         self.bytes += following.bytes
@@ -209,7 +209,7 @@ class Compared:
         for number, day in following.days.items():
             self.days.setdefault(number, Day()).add(day)
 
-    def differs(
+    def add_difference(
         self,
         kind: DifferenceKind,
         source: Range | None,
@@ -227,7 +227,7 @@ class Compared:
         elif len(self.differences) < MOST_KEPT:
             self.differences.append(difference)
         else:
-            self.unkept += 1
+            self.unlisted_count += 1
 
 
 def _merged(last: Difference, difference: Difference) -> Difference | None:

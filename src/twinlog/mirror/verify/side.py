@@ -16,7 +16,7 @@ from twinlog.wire.record_batch import BatchHeader, verify_crc
 from twinlog.wire.records import Record, decode_table
 from twinlog.wire.rows import records_of
 
-MOST_SPOILT: Final = 1 << 20
+MOST_UNREADABLE: Final = 1 << 20
 """Maximum offsets assumed for a batch that cannot be read, because its header may be wrong."""
 HIDDEN_KEPT: Final = 1_000
 
@@ -194,7 +194,7 @@ class ReadSide:
         except CorruptData as error:
             problem = f"cannot be read: {error.message}"
             first = max(header.base_offset, self.begin)
-            next_offset = min(header.next_offset, first + MOST_SPOILT)
+            next_offset = min(header.next_offset, first + MOST_UNREADABLE)
             return [Entry(offset, None, problem=problem) for offset in range(first, next_offset)]
         return [
             Entry(record.offset, record, is_own_time)

@@ -139,7 +139,7 @@ class LogWalk:
                 header.count,
             )
         else:
-            self._compared.same(header.count)
+            self._compared.add_equal(header.count)
         self._source.pass_batch()
         self._target.pass_batch()
         self._on_step(other.next_offset)
@@ -167,7 +167,7 @@ class LogWalk:
         if self._shift:
             self._note_shifted(Range(first, first + equal), Range(at, at + equal), equal)
         else:
-            self._compared.same(equal)
+            self._compared.add_equal(equal)
         self._source.pass_rows(equal)
         self._target.pass_rows(equal)
         self._on_step(at + equal)
@@ -227,7 +227,7 @@ class LogWalk:
             target = Range(target_offset, target_offset + 1)
             self._note_shifted(source, target, 1, is_known=is_known)
         else:
-            self._compared.same(1)
+            self._compared.add_equal(1)
 
     def _count(self, entry: Entry, offset: int, side: Callable[[Day], Tally]) -> None:
         """Count a record in its day. `offset`: the offset in its digest, which is `~offset` for a
@@ -333,7 +333,7 @@ class LogWalk:
                 Range(source_entries[0].offset, source_entries[0].offset + 1),
                 Range(target_entries[0].offset, target_entries[0].offset + 1),
             )
-            self._compared.differs(DifferenceKind.DIFFERENT, *pair, 1)
+            self._compared.add_difference(DifferenceKind.DIFFERENT, *pair, 1)
             self._count(source_entries[0], source_entries[0].offset, lambda day: day.source)
             self._count(target_entries[0], ~target_entries[0].offset, lambda day: day.target)
             self._source.give_back(source_entries[1:])
@@ -419,7 +419,7 @@ class LogWalk:
         for record, other in sorts.same:
             self._note_same(source_by_offset[record.offset], other.offset)
         if sorts.moved_source:
-            self._compared.differs(
+            self._compared.add_difference(
                 DifferenceKind.REORDERED,
                 _span(sorts.moved_source),
                 _span(sorts.moved_target),
@@ -427,7 +427,7 @@ class LogWalk:
             )
         for record, other in sorts.different:
             why = target_by_offset[other.offset].problem or source_by_offset[record.offset].problem
-            self._compared.differs(
+            self._compared.add_difference(
                 DifferenceKind.DIFFERENT, _span([record]), _span([other]), 1, why
             )
         lost = [record for record in sorts.missing if self._sort_out_missing(record)]
@@ -451,7 +451,7 @@ class LogWalk:
             self._compared.gaps[reason] += 1
             return False
         why = "" if mapped is None or mapped.is_known else NOT_IN_MAP
-        self._compared.differs(DifferenceKind.MISSING, _span([record]), None, 1, why)
+        self._compared.add_difference(DifferenceKind.MISSING, _span([record]), None, 1, why)
         return True
 
     def _sort_out_extra(self, other: SideRecord, last: int | None, problem: str) -> bool:
@@ -473,14 +473,14 @@ class LogWalk:
             return False
         in_map = origin is not None and origin.is_known
         why = problem or (NO_SUCH_SOURCE if in_map else BY_OTHERS)
-        self._compared.differs(DifferenceKind.EXTRA, None, _span([other]), 1, why)
+        self._compared.add_difference(DifferenceKind.EXTRA, None, _span([other]), 1, why)
         return True
 
     def _note_shifted(
         self, source: Range, target: Range, records: int, *, is_known: bool = True
     ) -> None:
         why = ELSEWHERE if is_known else NOT_IN_MAP
-        self._compared.differs(DifferenceKind.SHIFTED, source, target, records, why)
+        self._compared.add_difference(DifferenceKind.SHIFTED, source, target, records, why)
 
 
 def _size(record: Record) -> int:

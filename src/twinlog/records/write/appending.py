@@ -76,7 +76,7 @@ _Queue = list[Rows | PackedBatch]
 
 
 @dataclass(slots=True)
-class _Log:
+class _PartitionLog:
     """The rows of this run in one partition, and what is known about the partition's log."""
 
     row_count: int = 0
@@ -98,12 +98,12 @@ class Appender:
         self._client, self._transactions = client, transactions
         self._codec, self._max_bytes = codec, max_bytes
         self._small_bytes = min(SMALL_BYTES, SMALL_SHARE * max_bytes)
-        self._logs: dict[TopicPartition, _Log] = {}
+        self._logs: dict[TopicPartition, _PartitionLog] = {}
         self._gatherer = Gatherer(max_bytes)
 
     def add(self, tp: TopicPartition, rows: Rows | PackedBatch) -> None:
         """Append rows to a partition, after all rows added before. Raises TwinlogError."""
-        self._logs.setdefault(tp, _Log()).row_count += len(rows)
+        self._logs.setdefault(tp, _PartitionLog()).row_count += len(rows)
         if isinstance(rows, PackedBatch):
             if self._is_appendable(rows):
                 waiting = self._gatherer.pop(tp).get(tp, [])
@@ -146,7 +146,7 @@ class Appender:
         size = 0
         for tp, queue in list(queues.items()):
             while queue:
-                queue[0] = self._missing(self._logs[tp], queue[0])
+                queue[0] = self._rows_to_write(self._logs[tp], queue[0])
                 if queue[0]:
                     break
                 del queue[0]
@@ -185,7 +185,7 @@ class Appender:
             return
         raise self._transactions.error_of(answer)
 
-    def _encode_rows(self, log: _Log, rows: Rows | PackedBatch) -> bytearray:
+    def _encode_rows(self, log: _PartitionLog, rows: Rows | PackedBatch) -> bytearray:
         if isinstance(rows, PackedBatch):
             batch = rows.data
         else:
@@ -202,7 +202,7 @@ class Appender:
 
     # -- rows that are already in the log
 
-    def _missing(self, log: _Log, rows: Rows | PackedBatch) -> Rows | PackedBatch:
+    def _rows_to_write(self, log: _PartitionLog, rows: Rows | PackedBatch) -> Rows | PackedBatch:
         """Return the rows that the log does not have yet."""
         if not log.rows_of_others:
             return rows
@@ -211,7 +211,7 @@ class Appender:
             parts.append((table, array("q", (row for row in picked if not _take(log, table, row)))))
         return Rows(parts)
 
-    def _read(self, tp: TopicPartition, log: _Log) -> bool:
+    def _read(self, tp: TopicPartition, log: _PartitionLog) -> bool:
         """Read this transaction's records in the log from the next sequence on. Return True if
         there are any.
         """
@@ -238,7 +238,7 @@ class Appender:
                 )
         return True
 
-    def _fetch(self, tp: TopicPartition, log: _Log) -> None:
+    def _fetch(self, tp: TopicPartition, log: _PartitionLog) -> None:
         answer = fetch_partition(self._client, tp, log.position, FETCH_BYTES)
         for header, start in read_headers(answer.records):
             if header.next_offset <= log.position:
@@ -252,7 +252,7 @@ class Appender:
                 log.next_sequence = header.base_sequence + header.count
             log.position = header.next_offset
 
-    def _is_ours(self, header: BatchHeader, log: _Log) -> bool:
+    def _is_ours(self, header: BatchHeader, log: _PartitionLog) -> bool:
         identity = self._transactions.identity
         return (
             header.producer_id == identity.producer_id
@@ -266,7 +266,7 @@ def _rows(batch: Rows | PackedBatch) -> Rows:
     return batch.rows() if isinstance(batch, PackedBatch) else batch
 
 
-def _take(log: _Log, table: Table, row: int) -> bool:
+def _take(log: _PartitionLog, table: Table, row: int) -> bool:
     """Return True if the log has the row, and remove it from the rows to be found."""
     if not log.rows_of_others:
         return False
@@ -279,7 +279,7 @@ def _take(log: _Log, table: Table, row: int) -> bool:
     return left > 0
 
 
-def _digest(log: _Log, table: Table, row: int) -> bytes:
+def _digest(log: _PartitionLog, table: Table, row: int) -> bytes:
     cells, stride = table.cells, table.stride
     data = table.data[cells[shapes.REST * stride + row] : cells[shapes.END * stride + row]]
     time = cells[shapes.TIMESTAMP * stride + row] if log.has_own_times else 0

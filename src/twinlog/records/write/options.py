@@ -32,7 +32,7 @@ REFUSED_KEYS: Final = {
 }
 """Keys of a producer that cannot have an effect, and what to do."""
 
-ALWAYS: Final = {
+FIXED_SETTINGS: Final = {
     "acks": (("all", "-1"), ("1", "0")),
     "enable.idempotence": (("true",), ("false",)),
 }
@@ -64,7 +64,7 @@ def parse_write_options(given: Mapping[str, str], *, is_stream: bool) -> WriteOp
     """Parse the options. Raises ConfigError with the option, what is wrong, and what to do."""
     options, properties = named_options(given, Role.PRODUCER, IGNORED, REFUSED_KEYS)
     client = client_of(properties, Role.PRODUCER, REFUSED_KEYS)
-    _note_stronger(client)
+    _warn_of_weaker(client)
     topic = options.get("topic", "").strip()
     if "topic" in options and not topic:
         raise option_error(
@@ -92,9 +92,9 @@ def parse_write_options(given: Mapping[str, str], *, is_stream: bool) -> WriteOp
     )
 
 
-def _note_stronger(client: ClientProperties) -> None:
+def _warn_of_weaker(client: ClientProperties) -> None:
     """Warn of a setting weaker than a transaction's. Raises ConfigError for an invalid value."""
-    for key, (always, weaker) in ALWAYS.items():
+    for key, (always, weaker) in FIXED_SETTINGS.items():
         word = client.get(key, always[0]).strip().lower()
         if word in weaker:
             warn_no_effect(f"kafka.{key}", f"a transaction always has {always[0]}")

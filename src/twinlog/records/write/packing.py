@@ -74,7 +74,7 @@ class PackedBatch:
         """Return the batch's records. Raises CorruptData."""
         return decode_rows(memoryview(self.data))
 
-    def timed(self, now_ms: int) -> PackedBatch | Rows:
+    def with_timestamps(self, now_ms: int) -> PackedBatch | Rows:
         """Return the batch, with `now_ms` where records have no timestamp. Raises CorruptData."""
         if self.least_ms != UNTIMED_MS:
             return self
@@ -96,7 +96,7 @@ class PackedBatch:
 
 
 def packed(
-    cuts: Cuts, codec: Codec, binary: pa.DataType, *, has_topic: bool = True
+    cuts: BatchedRows, codec: Codec, binary: pa.DataType, *, has_topic: bool = True
 ) -> pa.RecordBatch:
     """Return the rows as encoded batches in the columns of `column_types`. `binary` is Arrow's type
     of the batches: binary or large_binary.
@@ -130,7 +130,7 @@ KEPT_BYTES: Final = 64 << 20
 rows of other partitions.
 """
 
-Cuts = dict[TopicPartition, list[Rows]]
+BatchedRows = dict[TopicPartition, list[Rows]]
 """Rows for each batch, by partition."""
 
 
@@ -148,7 +148,7 @@ class Gatherer:
         self._tables: dict[int, int] = {}
         """Bytes of each table with waiting rows, by table identity. Cleared when no row waits."""
 
-    def add(self, tp: TopicPartition, rows: Rows) -> Cuts:
+    def add(self, tp: TopicPartition, rows: Rows) -> BatchedRows:
         """Append rows to a partition. Return the rows of all batches that are now due."""
         size, _, _ = rows.measure()
         self._waiting.setdefault(tp, []).extend(rows.parts)
@@ -160,7 +160,7 @@ class Gatherer:
             return self.pop_all()
         return self.pop(tp) if self._sizes[tp] >= self._max_payload else {}
 
-    def pop(self, tp: TopicPartition) -> Cuts:
+    def pop(self, tp: TopicPartition) -> BatchedRows:
         """Return the waiting rows of one partition."""
         if tp not in self._waiting:
             return {}
@@ -170,9 +170,9 @@ class Gatherer:
             self._tables.clear()
         return {tp: self._split_to_limit(rows)}
 
-    def pop_all(self) -> Cuts:
+    def pop_all(self) -> BatchedRows:
         """Return all waiting rows."""
-        cuts: Cuts = {}
+        cuts: BatchedRows = {}
         for tp in list(self._waiting):
             cuts |= self.pop(tp)
         return cuts

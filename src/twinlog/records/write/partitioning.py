@@ -36,7 +36,7 @@ from twinlog.records.write.rows import (
     warn_of_others,
 )
 
-NARROW: Final = frozenset({"Project", "Filter", "SubqueryAlias", "View"})
+NARROW_OPERATORS: Final = frozenset({"Project", "Filter", "SubqueryAlias", "View"})
 """Operators of a plan that do not move a row to another task."""
 SOURCES: Final = {"DataSourceV2Relation": "options", "StreamingRelationV2": "extraOptions"}
 """Leaves of a plan, for batches and streams, and the method that returns a reader's options."""
@@ -55,7 +55,7 @@ def keeps_partitions(df: DataFrame, topic: str) -> bool:
     try:
         plan = dataframe.queryExecution().analyzed()
         kept = _attributes(plan)
-        while plan.nodeName() in NARROW:
+        while plan.nodeName() in NARROW_OPERATORS:
             plan = plan.children().head()
         return _is_kept(plan, kept, topic)
     except Py4JError:
@@ -119,7 +119,7 @@ def partitioned(df: DataFrame, options: Mapping[str, str]) -> DataFrame:
     types = packing.column_types(has_topic=has_topic)
     schema = ", ".join(f"{name} {kind}" for name, kind in types.items())
     conf = df.sparkSession.conf
-    most = most_bytes(parsed, conf.get(BATCH_BYTES) or "", conf.get(BATCH_ROWS) or "0")
+    most = max_batch_bytes(parsed, conf.get(BATCH_BYTES) or "", conf.get(BATCH_ROWS) or "0")
     if not has_topic:
         packed = df.select(names).mapInArrow(_packing(parsed, parsed, most), schema)
         return packed.repartition(TOPIC, PARTITION)
@@ -133,7 +133,7 @@ def partitioned(df: DataFrame, options: Mapping[str, str]) -> DataFrame:
     return packed.repartition(count, PARTITION)
 
 
-def most_bytes(options: WriteOptions, limit: str, rows: str) -> int:
+def max_batch_bytes(options: WriteOptions, limit: str, rows: str) -> int:
     """Return the maximum bytes of a batch before compression. `limit` and `rows` are how much Spark
     passes to Python at once (`BATCH_BYTES`, `BATCH_ROWS`). If only rows are limited, batches must
     be small, because each row then has a whole batch.

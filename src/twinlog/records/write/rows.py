@@ -148,7 +148,7 @@ class RowPartitioner:
             topic = self._topic or cells[3].as_py()
             _check_partition(topic, partition, self._counts(topic))
             batch = PackedBatch(memoryview(cells[1].as_buffer()), least_ms)
-            timed = batch.timed(self._now_ms)
+            timed = batch.with_timestamps(self._now_ms)
             if batch.most_ms != UNTIMED_MS:
                 oldest_ms = timed.measure()[1] if isinstance(timed, Rows) else least_ms
                 self._note_age(topic, oldest_ms)

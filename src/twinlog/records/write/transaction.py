@@ -57,7 +57,7 @@ from twinlog.cluster.groups.commit_mark import CommitMark, mark_group, read_mark
 from twinlog.cluster.groups.coordinators import Coordinators
 from twinlog.cluster.groups.group_offsets import fetch_offsets
 from twinlog.cluster.groups.transactions import (
-    NOBODY,
+    NO_PRODUCER,
     ProducerFenced,
     Transactions,
     TransactionState,
@@ -94,7 +94,7 @@ class BegunTransaction:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TaskWritten(WriterCommitMessage):
+class TaskResult(WriterCommitMessage):
     """The rows that a task reports as written."""
 
     identity: ProducerIdentity
@@ -111,7 +111,7 @@ def transactions(
     client: ClusterClient,
     options: WriteOptions,
     query: str = "",
-    identity: ProducerIdentity = NOBODY,
+    identity: ProducerIdentity = NO_PRODUCER,
 ) -> Transactions:
     """Return the transaction of a query, with the group that has the query's mark."""
     return Transactions(
@@ -140,7 +140,7 @@ def begin(options: WriteOptions, placed_among: int = 0) -> BegunTransaction:
         )
 
 
-def commit(options: WriteOptions, messages: Sequence[TaskWritten], batch: int) -> None:
+def commit(options: WriteOptions, messages: Sequence[TaskResult], batch: int) -> None:
     """Commit all rows of the tasks, unless they are already committed. Raises TwinlogError."""
     if not messages:
         return  # there were no tasks, so nothing was written
@@ -184,7 +184,7 @@ def abort(options: WriteOptions, identity: ProducerIdentity) -> None:
         transactions(client, options, identity=identity).end_epoch()
 
 
-def _rows(messages: Sequence[TaskWritten]) -> dict[TopicPartition, int]:
+def _rows(messages: Sequence[TaskResult]) -> dict[TopicPartition, int]:
     out: dict[TopicPartition, int] = {}
     for message in messages:
         both = out.keys() & message.rows.keys()
@@ -334,7 +334,7 @@ def _warn_of_left_out(group: str, mark: CommitMark) -> None:
         )
 
 
-def _warn_of_old(client: ClusterClient, messages: Sequence[TaskWritten]) -> None:
+def _warn_of_old(client: ClusterClient, messages: Sequence[TaskResult]) -> None:
     oldest: dict[str, int] = {}
     for message in messages:
         for topic, at in message.oldest_ms.items():

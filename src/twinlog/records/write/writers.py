@@ -23,7 +23,7 @@ from twinlog.records.write.appending import Appender
 from twinlog.records.write.options import WriteOptions
 from twinlog.records.write.packing import partition_count
 from twinlog.records.write.rows import RowPartitioner, check_schema, counter, warn_of_others
-from twinlog.records.write.transaction import BegunTransaction, TaskWritten, transactions
+from twinlog.records.write.transaction import BegunTransaction, TaskResult, transactions
 
 log = logging.getLogger(__name__)
 
@@ -79,9 +79,9 @@ class StreamWriter(DataSourceStreamArrowWriter):
             log.info("micro-batch %d failed in all of its tasks: nothing is rolled back", batchId)
 
 
-def _task_results(messages: list[WriterCommitMessage | None]) -> list[TaskWritten]:
+def _task_results(messages: list[WriterCommitMessage | None]) -> list[TaskResult]:
     """Return the messages of successful tasks, which are all tasks if Spark commits."""
-    return [message for message in messages if isinstance(message, TaskWritten)]
+    return [message for message in messages if isinstance(message, TaskResult)]
 
 
 QUERY_ID: Final = "sql.streaming.queryId"
@@ -93,7 +93,7 @@ ID is that of the checkpoint.
 
 def write_rows(
     options: WriteOptions, begun: BegunTransaction, batches: Iterator[pa.RecordBatch]
-) -> TaskWritten:
+) -> TaskResult:
     """Write the rows of a task. Raises TwinlogError, after which Spark may run the task again."""
     task_begins()
     context = TaskContext.get()
@@ -112,7 +112,7 @@ def write_rows(
         for batch in batches:
             for tp, rows in partitioner.by_partition(batch):
                 appender.add(tp, rows)
-        return TaskWritten(
+        return TaskResult(
             identity=begun.identity,
             query=query,
             rows=appender.finish(),

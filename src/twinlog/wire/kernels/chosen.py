@@ -19,29 +19,30 @@ KERNELS_MISSING: Final = "KERNELS_MISSING"
 
 
 class ChosenKernels:
-    """The kernels in use. `why_slow` is the reason if they are the Python twin, else None."""
+    """The kernels in use. `not_compiled_reason` is None unless they are the Python twin."""
 
     def __init__(self, path: Path) -> None:
         self.kernels: Kernels = TWIN
-        self.why_slow: str | None = None
+        self.not_compiled_reason: str | None = None
         if os.environ.get(VARIABLE) == "python":
-            self.why_slow = f"{VARIABLE}=python selects the Python version"
+            self.not_compiled_reason = f"{VARIABLE}=python selects the Python version"
             return
         try:
             self.kernels = Library(path)
         except NotLoaded as error:
-            self.why_slow = str(error)
+            self.not_compiled_reason = str(error)
 
     @property
     def is_compiled(self) -> bool:
-        return self.why_slow is None
+        return self.not_compiled_reason is None
 
     def warning(self, what: str) -> str:
         """Return the warning about missing kernels. `what` is a subject and a verb, and "several
         times the CPU" completes the sentence.
         """
         return (
-            f"the compiled kernels are not used ({self.why_slow}): {what} several times the CPU; "
+            f"the compiled kernels are not used ({self.not_compiled_reason}): {what} "
+            "several times the CPU; "
             f"install a wheel for this platform, or a C compiler and then Twinlog again; unset "
             f"{VARIABLE} if it is set [{KERNELS_MISSING}]"
         )

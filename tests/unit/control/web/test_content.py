@@ -38,7 +38,7 @@ def monitor() -> Monitor:
 def rest(monitor: Monitor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rest]:
     monkeypatch.setattr(leaders, "GIVES_UP_S", 0.5)
     monkeypatch.setattr(leaders, "WAITED_S", 0.05)
-    monkeypatch.setattr(leaders, "ASKED_AGAIN_S", 60.0)
+    monkeypatch.setattr(leaders, "RETRY_INTERVAL_S", 60.0)
     file = tmp_path / "mm2.properties"
     servers = "".join(f"{one}.bootstrap.servers = 127.0.0.1:1\n" for one in "AB")
     file.write_text(f"clusters = A, B\n{servers}A->B.enabled = true\n")

@@ -24,9 +24,9 @@ from twinlog.control.web.api import shown
 from twinlog.control.web.api.endpoints import DOCUMENT, ENDPOINTS, STREAM, CheckedRequest, Endpoint
 from twinlog.control.web.api.site import Site
 from twinlog.control.web.content import NO_STORE, READS, Content, send_answer, send_content
-from twinlog.control.web.front import CLIENT, HELD, IS_KNOWN, JSON, ConnectionSlot
+from twinlog.control.web.front import CLIENT, IS_KNOWN, JSON, SLOT_KEY, ConnectionSlot
 from twinlog.control.web.problem import MethodRefused, RequestRefused
-from twinlog.encoded import picked
+from twinlog.encoded import encoded_fields
 
 
 def app(site: Site) -> ASGIApp:
@@ -186,7 +186,7 @@ class KeptAnswers:
 
     def keep(self, path: str, basis: object, content: Content) -> None:
         """Store a response. `basis`: the value of `Site.basis` before the response was made."""
-        until = min(time.monotonic() + KEPT_S, self._site.leaders.begins_again)
+        until = min(time.monotonic() + KEPT_S, self._site.leaders.next_read_at)
         self._kept[path] = _KeptAnswer(content=content, basis=basis, until=until)
 
     async def send(self, scope: Scope, send: Send) -> bool:
@@ -199,7 +199,7 @@ class KeptAnswers:
         if status == 200:
             # checked for each repeat, so that removing the token has an immediate effect
             known = scope[IS_KNOWN]
-            scope[HELD].repeat(headers, body, lambda: self._is_current(kept) and known())
+            scope[SLOT_KEY].repeat(headers, body, lambda: self._is_current(kept) and known())
         await send_answer(scope, send, status, headers, body)
         return True
 
@@ -219,9 +219,9 @@ MOST_STREAMS: Final = 32
 READ_EVERY_S: Final = 1.0
 STEP_S: Final = 0.25
 """Seconds within which a stream detects that the process ends."""
-SPEAKS_S: Final = 15.0
+KEEP_ALIVE_S: Final = 15.0
 """Maximum seconds between two messages of a stream, so that a disconnected client is detected."""
-TAKES_S: Final = 10.0
+SEND_WITHIN_S: Final = 10.0
 """Maximum seconds for sending one message. After that, the connection is closed."""
 _STREAM_HEADERS: Final = [
     (b"content-type", b"text/event-stream"),
@@ -251,7 +251,7 @@ class _Streams:
                 f"{MOST_STREAMS} streams are already open; close one or retry later",
                 code="REST_BUSY",
             )
-        held: ConnectionSlot = request.scope[HELD]
+        held: ConnectionSlot = request.scope[SLOT_KEY]
         held.release()
         self._open += 1
         gone = asyncio.ensure_future(_until_gone(request))
@@ -283,15 +283,15 @@ class _Streams:
                 text, sent = b"event: flows\ndata: " + flows + b"\n\n", flows
             for event in self._site.events.since(number):
                 number = event.number
-                body = shown.compact(picked(event, shown.EVENT))
+                body = shown.compact(encoded_fields(event, shown.EVENT))
                 text += b"id: %d\nevent: event\ndata: %b\n\n" % (number, body)
-            if not text and time.monotonic() - spoke >= SPEAKS_S:
+            if not text and time.monotonic() - spoke >= KEEP_ALIVE_S:
                 text = b": still here\n\n"
             if text:
                 spoke = time.monotonic()
-                await asyncio.wait_for(_body(send, text), TAKES_S)
+                await asyncio.wait_for(_body(send, text), SEND_WITHIN_S)
             await asyncio.wait({gone}, timeout=STEP_S)
-        await asyncio.wait_for(_body(send, b"", is_last=True), TAKES_S)
+        await asyncio.wait_for(_body(send, b"", is_last=True), SEND_WITHIN_S)
 
     async def _read(self) -> bytes:
         """Return all flows as JSON. They are read once a second for all streams together."""

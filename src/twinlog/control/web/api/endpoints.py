@@ -28,17 +28,17 @@ from twinlog.control.flow.wiring import flow_setup
 from twinlog.control.flow.wishes import Ask, apply_intents
 from twinlog.control.web.api import inputs, shown
 from twinlog.control.web.api.inputs import WantedState
-from twinlog.control.web.api.site import NOT_HEARD, Parts, Site
+from twinlog.control.web.api.site import NO_REPORT_YET, Parts, Site
 from twinlog.control.web.problem import RequestRefused
 from twinlog.control.web.tokens import Client
-from twinlog.encoded import encoded, picked
+from twinlog.encoded import encoded, encoded_fields
 from twinlog.errors import Unreachable, UsageError
 from twinlog.mirror.state.intents import RESUMED, IntentKind
 from twinlog.model import Flow, TopicPartition
 from twinlog.quantities import first_few
 
 
-def declared_changes(steering: FlowSteering, state: WantedState) -> list[Change]:
+def changes_to_wanted(steering: FlowSteering, state: WantedState) -> list[Change]:
     """Return the changes that set a flow's wanted state: its pause, its limit, and each topic that
     is or should be paused or released. Changes that are already in effect are not written.
 
@@ -66,7 +66,7 @@ def declared_changes(steering: FlowSteering, state: WantedState) -> list[Change]
 
 
 def _new(steering: FlowSteering, kind: IntentKind, names: Collection[str]) -> list[Change]:
-    every = steering.want_topics(kind, [".*"])
+    every = steering.changes_to_set(kind, [".*"])
     changes = [change for change in every if change.intent.topic in names]
     if missing := {*names}.difference(change.intent.topic for change in changes):
         raise UsageError(
@@ -189,7 +189,7 @@ async def _logs(request: CheckedRequest) -> Answer:
     target_partitions = [
         TopicPartition(part.target_topic, part.partition) for part in selected if part.target_topic
     ]
-    source, target = await request.site.questions.run(
+    source, target = await request.site.cluster_queries.run(
         lambda: both_logs(config, source_partitions, target_partitions)
     )
     rows = [
@@ -214,7 +214,7 @@ def _querying(read: Callable[[CheckedRequest, MirrorConfig], Any]) -> Handler:
 
     async def run(request: CheckedRequest) -> Answer:
         config = request.site.alone(request.flow)
-        return await request.site.questions.run(lambda: shown.printed(read(request, config)))
+        return await request.site.cluster_queries.run(lambda: shown.printed(read(request, config)))
 
     return run
 
@@ -269,7 +269,7 @@ async def _events(request: CheckedRequest) -> Answer:
     last = events[-1].number if events else query.since
     wanted = [event for event in events if query.flow in ("", *Flow.of(event.flow).spellings)]
     wanted.sort(key=lambda event: event.time)
-    rows = [picked(event, shown.EVENT) for event in wanted[-query.limit :]]
+    rows = [encoded_fields(event, shown.EVENT) for event in wanted[-query.limit :]]
     return shown.compact({"events": rows, "last": last})
 
 
@@ -282,7 +282,7 @@ async def _code(request: CheckedRequest) -> Answer:
 
 async def _in_effect(request: CheckedRequest) -> Answer:
     name = str(request.site.flow_config(request.flow).flow)
-    heard = (await request.site.read_reports()).get(name, NOT_HEARD)
+    heard = (await request.site.read_reports()).get(name, NO_REPORT_YET)
     intents = None if heard.reported is None else heard.reported.intents
     if intents is None:
         why = heard.problem or (heard.reported.problem if heard.reported else "")
@@ -297,13 +297,15 @@ async def _in_effect(request: CheckedRequest) -> Answer:
     )
 
 
-async def wished(site: Site, client: Client, flow: str, ask: Ask, **options: Any) -> Answer:
+async def write_intents(site: Site, client: Client, flow: str, ask: Ask, **options: Any) -> Answer:
     """Write intents as the command line does. `options`: `reason`, `dry_run`, and `nothing`, which
     is the error if there is nothing to act on.
     """
     config = site.flow_config(flow)
     who = f"{client.name} (REST)"
-    changes = await site.wishes.run(lambda: apply_intents([config], ask, who=who, **options))
+    changes = await site.command_writers.run(
+        lambda: apply_intents([config], ask, who=who, **options)
+    )
     site.leaders.on_write()
     return shown.printed({"dry_run": options["dry_run"], "changes": changes})
 
@@ -315,7 +317,7 @@ def _steering_handler(act: Callable[[FlowSteering, Any], Any], nothing: str = ""
 
     async def run(request: CheckedRequest) -> Answer:
         body = request.body
-        return await wished(
+        return await write_intents(
             request.site,
             request.client,
             request.flow,
@@ -477,19 +479,19 @@ ENDPOINTS: Final = (
     _topic_wish(
         "pause",
         "Pause topics.",
-        lambda steering, names: steering.want_topics(IntentKind.PAUSE, names),
+        lambda steering, names: steering.changes_to_set(IntentKind.PAUSE, names),
         _NO_TOPIC,
     ),
     _topic_wish(
         "resume",
         "Resume paused or released topics.",
-        lambda steering, names: steering.take_back_topics(RESUMED, names),
+        lambda steering, names: steering.changes_to_remove(RESUMED, names),
         _NOT_PAUSED,
     ),
     _topic_wish(
         "release",
         "Stop mirroring topics. Other clients may then write to the remote topics.",
-        lambda steering, names: steering.want_topics(IntentKind.RELEASE, names),
+        lambda steering, names: steering.changes_to_set(IntentKind.RELEASE, names),
         _NO_TOPIC,
     ),
     Endpoint(
@@ -504,6 +506,6 @@ ENDPOINTS: Final = (
         summary="Set the whole wanted state of a flow. It answers what changed.",
         body=inputs.WantedState,
         answer="Changes",
-        run=_steering_handler(declared_changes),
+        run=_steering_handler(changes_to_wanted),
     ),
 )

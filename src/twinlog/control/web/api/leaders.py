@@ -22,7 +22,7 @@ from twinlog.control.web.open_requests import RequestWorkers
 from twinlog.errors import TwinlogError
 
 FRESH_S: Final = 2.0
-ASKED_AGAIN_S: Final = 10.0
+RETRY_INTERVAL_S: Final = 10.0
 """Seconds until a target is read again if it did not respond."""
 WAITED_S: Final = 1.5
 GIVES_UP_S: Final = 10.0
@@ -58,7 +58,7 @@ class _Target:
 
     @property
     def fresh_until(self) -> float:
-        return self.begun + (ASKED_AGAIN_S if self.is_away else FRESH_S)
+        return self.begun + (RETRY_INTERVAL_S if self.is_away else FRESH_S)
 
 
 class Leaders:
@@ -66,7 +66,7 @@ class Leaders:
 
     def __init__(self) -> None:
         self._workers = RequestWorkers(AT_ONCE, 1 << 10)
-        self._heard: dict[str, LeaderReport] = {}
+        self._reports_by_flow: dict[str, LeaderReport] = {}
         self._targets: dict[str, _Target] = {}
         """The targets by cluster alias."""
         self._changed = -math.inf
@@ -79,7 +79,7 @@ class Leaders:
         self.version += 1
 
     @property
-    def begins_again(self) -> float:
+    def next_read_at(self) -> float:
         """Monotonic time at which the next read is due. Reads in progress do not count, because
         they change the version when they end.
         """
@@ -96,7 +96,9 @@ class Leaders:
         for gone in self._targets.keys() - by_target.keys():
             del self._targets[gone]
         names = {str(flow.flow) for flow in flows}
-        self._heard = {flow: report for flow, report in self._heard.items() if flow in names}
+        self._reports_by_flow = {
+            flow: report for flow, report in self._reports_by_flow.items() if flow in names
+        }
         for _ in range(2):  # a read that began before this process wrote a command is repeated
             old = [
                 self._target_to_read(alias, of_target)
@@ -110,12 +112,12 @@ class Leaders:
             await asyncio.wait(
                 [target.task for target in old if target.task is not None], timeout=left
             )
-        return dict(self._heard)
+        return dict(self._reports_by_flow)
 
     def _is_fresh(self, alias: str, flows: Sequence[FlowConfig]) -> bool:
         target = self._targets.get(alias, _Target())
         is_young = target.begun > self._changed and time.monotonic() < target.fresh_until
-        return is_young and all(str(flow.flow) in self._heard for flow in flows)
+        return is_young and all(str(flow.flow) in self._reports_by_flow for flow in flows)
 
     def _target_to_read(self, alias: str, flows: Sequence[FlowConfig]) -> _Target:
         target = self._targets.setdefault(alias, _Target())
@@ -134,13 +136,13 @@ class Leaders:
         if self._targets.get(alias) is not target:
             return  # a reload has removed the target in the meantime
         for answer, failed in answers:
-            self._heard |= {
+            self._reports_by_flow |= {
                 flow: LeaderReport(reported=reported) for flow, reported in answer.items()
             }
             problems |= failed
         for flow, why in problems.items():
-            before = self._heard.get(flow, LeaderReport())
-            self._heard[flow] = LeaderReport(
+            before = self._reports_by_flow.get(flow, LeaderReport())
+            self._reports_by_flow[flow] = LeaderReport(
                 reported=before.reported, problem=f"its target could not be queried: {why}"
             )
         target.is_away = bool(problems)

@@ -27,7 +27,7 @@ from twinlog.control.duties.publication import is_unusual, kept_of
 from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
 from twinlog.control.web.api.inputs import PartitionQuery, TopicQuery
 from twinlog.control.web.api.leaders import LeaderReport
-from twinlog.encoded import encoded, picked
+from twinlog.encoded import encoded, encoded_fields
 from twinlog.mirror.state.intents import FlowIntents
 from twinlog.mirror.state.published import PublishedStatus
 from twinlog.quantities import known, largest, total
@@ -44,7 +44,7 @@ _FLOW: Final = (
     "partitions unusual_partitions lag lag_unknown_partitions loss latency retention verified "
     "verify_runs wanted reported_by as_of_ms age_ms problem"
 )
-_ALIKE: Final = "since_ms? reason code guarantee lanes generation records bytes lag"
+_SHARED_FIELDS: Final = "since_ms? reason code guarantee lanes generation records bytes lag"
 _LOSS: Final = (
     "records=loss_records ms=loss_ms unknown_partitions=loss_unknown objective_ms=rpo_ms "
     "excess=rpo_excess"
@@ -81,12 +81,16 @@ def flow(
         "source": config.flow.source,
         "target": config.flow.target,
         "wanted": None if reported.intents is None else wanted(reported.intents),
-        "verify_runs": None if runs is None else [picked(run, _VERIFY_RUN) for run in runs],
+        "verify_runs": None if runs is None else [encoded_fields(run, _VERIFY_RUN) for run in runs],
         "problem": problem,
     }
     now_ms = int(time.time() * 1000)
     # if the target is unreachable, the last report that was read may be of a former leader
-    row = reported.status if reported.status is not None and reported.status.is_of(now_ms) else None
+    row = (
+        reported.status
+        if reported.status is not None and reported.status.is_current(now_ms)
+        else None
+    )
     # A report counts more than the snapshot if a leader wrote it. A process that fails to set up
     # the flow knows no more than this process, unless this process is a standby.
     waits = snapshot is None or snapshot.state is FlowState.STANDBY
@@ -116,7 +120,7 @@ def _has_led(snapshot: FlowSnapshot | None, row: PublishedStatus) -> bool:
 
 def _shared_fields(flow: FlowSnapshot | PublishedStatus) -> dict[str, Any]:
     """Return the fields that snapshots and reports share."""
-    return {**picked(flow, _ALIKE), "loss": picked(flow, _LOSS)}
+    return {**encoded_fields(flow, _SHARED_FIELDS), "loss": encoded_fields(flow, _LOSS)}
 
 
 def _snapshot_fields(snapshot: FlowSnapshot, now_ms: int, age_s: float) -> dict[str, Any]:
@@ -126,11 +130,11 @@ def _snapshot_fields(snapshot: FlowSnapshot, now_ms: int, age_s: float) -> dict[
         "partitions": len(snapshot.partitions),
         "unusual_partitions": sum(map(is_unusual, snapshot.partitions)),
         "lag_unknown_partitions": snapshot.lag_unknown,
-        "latency": picked(snapshot.latency, _LATENCY),
-        "retention": picked(kept_of(snapshot.partitions), _RETENTION)
+        "latency": encoded_fields(snapshot.latency, _LATENCY),
+        "retention": encoded_fields(kept_of(snapshot.partitions), _RETENTION)
         if snapshot.is_led_here
         else None,
-        "verified": picked(snapshot.verified, _VERIFIED),
+        "verified": encoded_fields(snapshot.verified, _VERIFIED),
         "reported_by": HERE,
         "as_of_ms": now_ms - int(age_s * 1000),
         "age_ms": int(age_s * 1000),
@@ -144,9 +148,9 @@ def _report_fields(status: PublishedStatus, now_ms: int) -> dict[str, Any]:
         "partitions": status.partitions,
         "unusual_partitions": status.unusual_partitions,
         "lag_unknown_partitions": status.lag_unknown,
-        "latency": None if status.p50_ms is None else picked(status, _LATENCY),
-        "retention": picked(status.kept, _RETENTION),
-        "verified": picked(status.proof, _VERIFIED),
+        "latency": None if status.p50_ms is None else encoded_fields(status, _LATENCY),
+        "retention": encoded_fields(status.kept, _RETENTION),
+        "verified": encoded_fields(status.proof, _VERIFIED),
         "reported_by": status.where,
         "as_of_ms": status.at_ms,
         "age_ms": max(0, now_ms - status.at_ms),
@@ -210,7 +214,7 @@ def wanted(intents: FlowIntents) -> list[dict[str, Any]]:
         for kind, topic in sorted(intents.keys(), key=lambda key: key[::-1])
     )
     names = "intent=kind topic? bytes_per_second who at_ms reason"
-    return [picked(intent, names) for intent in set_intents if intent is not None]
+    return [encoded_fields(intent, names) for intent in set_intents if intent is not None]
 
 
 def unknown_as_largest(number: int | None) -> int:
@@ -242,7 +246,7 @@ def page(
         and _is_wanted(part, query)
     ]
     rows = _sorted(matching, query, lambda part: (part.topic, part.partition), _COLUMNS)
-    return len(matching), [picked(part, _PARTITION) for part in rows]
+    return len(matching), [encoded_fields(part, _PARTITION) for part in rows]
 
 
 def _is_wanted(partition: PartitionSnapshot, query: PartitionQuery | TopicQuery) -> bool:
@@ -266,7 +270,7 @@ def _sorted(
 
 def code(name: str) -> dict[str, str]:
     """Return one code with its meaning, advice and retry rule."""
-    return {"code": name, **picked(conditions()[name], "meaning advice retry")}
+    return {"code": name, **encoded_fields(conditions()[name], "meaning advice retry")}
 
 
 def catalogue() -> dict[str, Any]:

@@ -23,7 +23,7 @@ from twinlog.control.web.current_config import CurrentConfig
 from twinlog.control.web.open_requests import RequestWorkers
 from twinlog.control.web.problem import RequestRefused
 
-ASKED_AGAIN_S: Final = 5.0
+QUERY_INTERVAL_S: Final = 5.0
 """Seconds until the partitions of a flow that another process leads are queried again. The pause is
 longer if the queries would otherwise exceed SHARE_OF_TIME.
 """
@@ -35,7 +35,7 @@ OLDEST_S: Final = 120.0
 """Maximum age of shown partitions in seconds, unless OLDEST_PAUSES pauses are longer."""
 OLDEST_PAUSES: Final = 2
 """Partitions are shown for at least this many pauses between queries, even beyond OLDEST_S."""
-QUESTIONS: Final = 8
+MOST_QUERIES: Final = 8
 """Maximum number of requests that query both clusters: one runs, the others wait."""
 PAGES: Final = 64
 
@@ -67,7 +67,7 @@ class Parts:
 
     @property
     def _pause_s(self) -> float:
-        return max(ASKED_AGAIN_S, self.cost_s / SHARE_OF_TIME)
+        return max(QUERY_INTERVAL_S, self.cost_s / SHARE_OF_TIME)
 
 
 class Site:
@@ -86,11 +86,11 @@ class Site:
         self.file = file
         self.is_stopping = is_stopping
         self.leaders = Leaders()
-        self.questions = RequestWorkers(1, QUESTIONS)
+        self.cluster_queries = RequestWorkers(1, MOST_QUERIES)
         """Queries of both clusters, one at a time, as each loads them and this process for
         seconds.
         """
-        self.wishes = RequestWorkers(2, QUESTIONS)
+        self.command_writers = RequestWorkers(2, MOST_QUERIES)
         """Writes commands, in separate workers so that a pause does not wait for a comparison."""
         self.pages = RequestWorkers(1, PAGES)
         self._monitor = monitor
@@ -98,7 +98,7 @@ class Site:
         self._asked: dict[str, Parts] = {}
         self._asking: dict[str, tuple[FlowConfig, asyncio.Task[Parts]]] = {}
         """The running query by flow: at most one per flow, for any number of clients."""
-        self._heard = -1
+        self._read_version = -1
         """`Leaders.version` of the reports whose events were recorded last."""
 
     @property
@@ -137,8 +137,8 @@ class Site:
     async def read_reports(self) -> dict[str, LeaderReport]:
         """Return the leaders' reports by flow, and record their events in `events`."""
         heard = await self.leaders.read(self.config.every_flow)
-        if self._heard != self.leaders.version:
-            self._heard = self.leaders.version
+        if self._read_version != self.leaders.version:
+            self._read_version = self.leaders.version
             reported = (
                 report.reported.events for report in heard.values() if report.reported is not None
             )
@@ -148,7 +148,7 @@ class Site:
     def _flow(self, config: FlowConfig, reports: dict[str, LeaderReport]) -> dict[str, Any]:
         name = str(config.flow)
         return shown.flow(
-            config, self.snapshot(name), self._monitor.age_s, reports.get(name, NOT_HEARD)
+            config, self.snapshot(name), self._monitor.age_s, reports.get(name, NO_REPORT_YET)
         )
 
     def snapshot(self, name: str) -> FlowSnapshot | None:
@@ -202,7 +202,7 @@ class Site:
             (answer,) = offline_status(alone)
             return answer, time.thread_time() - began
 
-        answer, cost_s = await self.questions.run(ask)
+        answer, cost_s = await self.cluster_queries.run(ask)
         if answer.error is not None:
             raise answer.error
         parts = Parts(
@@ -218,4 +218,4 @@ def _retrieve_error(asking: asyncio.Task[Parts]) -> None:
         asking.exception()
 
 
-NOT_HEARD: Final = LeaderReport(problem="its target has not answered yet")
+NO_REPORT_YET: Final = LeaderReport(problem="its target has not answered yet")
