@@ -578,7 +578,7 @@ def _settings_of_lines(path: Path, text: str) -> Iterator[Setting]:
         for entry in entries:
             yield Setting(key=entry.key, value=entry.value, file=str(path))
             # if the backslash at the end of a line is missing, the rest of a JAAS line is parsed as
-            # a key, so search the whole entry for options
+            # a key. So search the whole entry for options
             for name, value in _JAAS_OPTION.findall(f"{entry.key}={entry.value}"):
                 yield Setting(key=name, value=value.strip("\"'"), file=str(path))
 

@@ -47,7 +47,9 @@ class Bash(BashComplete):
 
     @staticmethod
     def _check_version() -> None:
-        """Skip click's check of bash's version. Another bash than that on the PATH may be used."""
+        """Skip click's check of bash's version, because click would check the bash on the PATH,
+        which may not be the shell of the user.
+        """
 
 
 class Fish(FishComplete):

@@ -55,14 +55,17 @@ cutover_options = options(
         help="Only these source topics; default: the whole flow.",
     ),
 )
-"""Add FILE, --flow and --topics, which are passed to the command as `chosen` and `topics`."""
+"""Add FILE, --flow and --topics to a command. FILE and --flow are passed to it as `chosen`
+(ChosenFlow), and --topics as `topics`.
+"""
 
 run_options = options(
     option("--dry-run", is_flag=True, help="Print the plan, and change nothing."),
     yes_option,
     reason_option,
 )
-"""Add --dry-run, --yes and --reason, which are passed as `dry_run`, `yes` and `reason`."""
+"""Add --dry-run, --yes and --reason to a command, which gets them as `dry_run`, `yes` and `reason`.
+"""
 
 
 def require_an_answer(*, yes: bool, dry_run: bool) -> None:
@@ -83,7 +86,9 @@ def is_confirmed(flow: str, question: str) -> bool:
 def _moving(
     make: Callable[..., Any], chosen: ChosenFlow, topics: str | None, reason: str = ""
 ) -> Iterator[tuple[Any, Evidence]]:
-    """Yield the result of `make`, such as a Switchover of these topics, and its evidence."""
+    """Yield (work, evidence). `work`: the result of `make` for the flow's scope with these topics,
+    such as a Switchover. `evidence`: prints the lines of `work`, and collects them for the answer.
+    """
     from twinlog.control.cutover.scope import CutoverScope
 
     shown = Evidence()
@@ -134,7 +139,9 @@ class Evidence:
 def _show(
     make: Callable[..., Any], chosen: ChosenFlow, topics: str | None, *, is_status: bool = False
 ) -> Answer:
-    """Print the plan of a move. `is_status`: after the promotion the exit code is 0, too."""
+    """Print the plan of a cutover. `is_status`: the exit code is 0 after the promotion, too, even
+    if the plan is not open.
+    """
     with _moving(make, chosen, topics) as (work, shown):
         plan = work.plan()
     return shown.show(plan, is_over=is_status and bool(plan.promoted))

@@ -171,7 +171,9 @@ the same machine usually has.
 """
 
 ENDED: Final = frozenset({PartitionState.DONE, PartitionState.TAKEN_OVER, PartitionState.PROMOTED})
-"""Final states of a partition with `--once`. In the last two, other clients write to the copy."""
+"""Final states of a partition with `--once`. In the last two, other clients write to the remote
+topic.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -385,7 +387,8 @@ def _print_open_transactions(flows: Iterable[FlowConfig], people: TextIO) -> Non
                 for held in held_back(flow, source):
                     write_line(f"{flow.flow}: {held}", people)
         except TwinlogError as error:
-            # no error of the command, because only this hint is missing
+            # this does not fail the command, because only the hint about open transactions is
+            # missing
             write_line(f"{flow.flow}: could not check for open transactions: {error}", people)
 
 
@@ -460,7 +463,8 @@ def has_flow_error(flow: FlowSnapshot) -> bool:
 
 
 def _flow_line(flow: dict[str, Any], snapshot: FlowSnapshot) -> str:
-    if snapshot.generation is None:  # another process led the flow, or its set-up did not end
+    # another process led the flow, or the flow's set-up did not end
+    if snapshot.generation is None:
         if snapshot.error is not None and snapshot.error.code == snapshot.state:
             return f"{flow['flow']}: {snapshot.reason}"
         reason = f": {snapshot.reason}" if snapshot.reason else ""

@@ -165,7 +165,9 @@ def _mirrors(
     flow: str | None,
     timeout_s: float,
 ) -> tuple[str, list[RunningMirror]]:
-    """Return the state's origin, `mirror` or (if no mirror runs here) `clusters`, and the state."""
+    """Return (origin, mirrors). `origin`: `mirror` if mirrors run on this machine, or `clusters` if
+    none runs here and the state was read from the clusters. `mirrors`: the flows with their state.
+    """
     from twinlog.control.watch.status_file import running_mirrors
 
     mirrors = _of_flow(running_mirrors(file), flow)

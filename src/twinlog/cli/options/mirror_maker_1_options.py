@@ -118,9 +118,9 @@ def _one_spelling(flags: dict[str, Any], new: str, old: str) -> tuple[str | None
 def configuration_of_pair(
     flags: dict[str, Any], clusters: str | None = None
 ) -> tuple[Path, Callable[[], MirrorConfig]]:
-    """Return the consumer file, and a function that loads MirrorMaker 1's two files with the
-    options of the running command. MirrorMaker 1's flags are removed from `flags`. Raises
-    UsageError if they are incomplete or refused.
+    """Return (consumer file, load). `load`: loads MirrorMaker 1's two files with the options of the
+    running command. MirrorMaker 1's flags are removed from `flags`. Raises UsageError if they are
+    incomplete or refused.
     """
     consumer, producer, options = pair(flags)
     overridden = overrides()

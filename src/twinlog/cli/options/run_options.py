@@ -299,8 +299,9 @@ adoption_options = options(
 def storages(
     config: MirrorConfig, *, adopt_mm2: bool, connector: str | None
 ) -> Callable[[FlowConfig], OffsetStorage | None]:
-    """Return a function from a flow to the offset storage of the MirrorMaker 2 that it adopts, or
-    to None without --adopt-mm2. Raises UsageError if only --connector is given.
+    """Return a function that gets a flow, and returns the offset storage of the MirrorMaker 2 that
+    the flow adopts. Without --adopt-mm2 it returns None. Raises UsageError if only --connector is
+    given.
     """
     from twinlog.config.flow.offset_storage import offset_storage
 

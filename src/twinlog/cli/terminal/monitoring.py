@@ -170,8 +170,8 @@ class _Listener:
     """Starts the HTTP server as soon as its address is free, and restarts the server if it dies.
     The copy does not depend on the server.
 
-    If two processes on one host share the address, the standby gets it when the leader ends, which
-    is also when the standby starts to lead.
+    If two processes on one host share the address, the standby gets it when the leader ends. At
+    that moment the standby also starts to lead.
     """
 
     def __init__(
@@ -236,7 +236,7 @@ class _Listener:
                 self._serve(self._make(self._address))
             except Exception as error:  # noqa: BLE001 (logged and retried)
                 # the address is still in use, a file of `twinlog.rest.*` is being replaced, or no
-                # thread can be started; retry, because the copy does not need HTTP
+                # thread can be started. Retry, because the copy does not need HTTP
                 if str(error) != reason:
                     reason = str(error)
                     log.warning("HTTP is not served yet: %s", error)
@@ -248,7 +248,7 @@ class _Listener:
             if self._is_closed.is_set():
                 server.close()
                 return
-            # after a restart use the same port, even if port 0 was configured; keep the host name
+            # after a restart use the same port, even if port 0 was configured. Keep the host name
             # instead of its address, because requests contain the name
             self._address = self._address._replace(port=server.address.port)
             self._began = time.monotonic()

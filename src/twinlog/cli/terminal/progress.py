@@ -515,7 +515,8 @@ class FailureLines:
         # forget failures of flows that are paused or promoted, or that another process leads now
         resting = {flow.flow for flow in known if flow.state in RESTING}
         self._open = {key: at for key, at in self._open.items() if key.flow not in resting}
-        # no failure of a flow ends between two runs, when the flow does not list all of its topics
+        # between two runs, a flow does not list all of its topics, so none of its failures counts
+        # as ended
         idle = {flow.flow for flow in known if flow.generation is None}
         over = [key for key in self._open if key not in troubled and key.flow not in idle]
         self._say_ends(now, known, over)

@@ -8,9 +8,9 @@ writing.
 
 **Steps**, in order, and only while this process leads the flow:
 
-1. Check that no worker of MirrorMaker 2's Connect group runs the connector, no transaction is open
-   in a target topic, and for some seconds neither the committed positions nor the target topics
-   advance. Otherwise the adoption fails with `MM2_RUNNING`.
+1. Check that no worker of MirrorMaker 2's Connect group runs the connector, and that no transaction
+   is open in a target topic. For some seconds, neither the committed positions nor the target
+   topics may advance. Otherwise the adoption fails with `MM2_RUNNING`.
 2. Select the partitions for which Twinlog has no position, and those to which MirrorMaker 2 has
    written after Twinlog.
 3. For each of them, find the source record that equals the target's last record
@@ -22,8 +22,9 @@ Once this row exists, the partition is like any other: earlier records of the ta
 Twinlog's, and later records of another producer are detected. A partition whose position is not
 found does not start, and reports the reason.
 
-**Rejected:** resuming at the committed position, because it repeats records, and deriving the
-position from offset syncs, because they are sparse and the newest one may be far before the end.
+**Rejected:** resuming at the committed position, because it repeats records. Also rejected:
+deriving the position from offset syncs. They are sparse, and the newest one may be far before the
+end.
 
 **Verdicts.** `TakeOver` decides on each partition of the flow, and adds its verdict to the
 partition's plan. A partition that MirrorMaker 2 copied must not start as a new one, because all of
@@ -100,7 +101,9 @@ with records polls more often.
 LOOKBACK: Final = 2 * TAIL_RECORDS
 FURTHER_BACK: Final = (TAIL_RECORDS, 10_000, 1_000_000)
 BEFORE_STARTS: Final = -1
-"""The `start` in the term of an adoption's row, lower than that of all lanes in its generation."""
+"""The `start` of the `Term` in an adoption's map row. It is lower than that of any lane, so in the
+same generation the rows of lanes come after the adoption's row.
+"""
 
 Maps = Mapping[PartitionKey, PartitionMap]
 
@@ -147,8 +150,8 @@ class Adoption:
 
     @property
     def begins_again(self) -> bool:
-        """True if a partition is adopted again. Its ordinals restart at 0 and need a new producer
-        ID.
+        """True if a partition is adopted again. Then its ordinals (numbers of copied records)
+        restart at 0. The flow needs a new producer ID, because sequences are ordinals.
         """
         return any(partition.is_again for partition in self.partitions)
 
@@ -181,7 +184,9 @@ NO_ADOPTION: Final = Adoption()
 def write_rows(
     target: ClusterClient, topic: str, partitions: int, rows: Iterable[ChunkRow]
 ) -> None:
-    """Append rows to a map topic with this partition count. Twinlog then owns their partitions."""
+    """Append rows to the map topic `topic`, which has `partitions` partitions. From then on,
+    Twinlog owns the source partitions to which the rows belong.
+    """
     now_ms = int(time.time() * 1000)
     for row in rows:
         key, value = row.encode()
@@ -367,9 +372,9 @@ class Adopter:
         """Wait for QUIET_S. Raise AdoptionRefused if MirrorMaker 2 has written in that time, or if
         a transaction is open in a target partition.
 
-        If a partition that Twinlog copied before grows or has an open transaction, but its
-        committed position has not moved, another client writes to it. Its error is then returned
-        instead of raised.
+        Suppose that a partition that Twinlog copied before grows or has an open transaction, but
+        its committed position has not moved. Then another client writes to it, so its error is
+        returned instead of raised.
         """
         strange: dict[TopicPartition, PartitionError] = {}
         targets = [plan.target for plan in due_plans]
@@ -549,7 +554,9 @@ def _transformed(records: Iterable[Record], steps: Sequence[ConnectStep]) -> Ite
 
 
 def _is_ours(partition_map: PartitionMap | None) -> bool:
-    """Return True if the map has rows, because Twinlog copied the partition before."""
+    """Return True if Twinlog copied the partition before, that is, if the offset map has rows of
+    it.
+    """
     return partition_map is not None and bool(partition_map.runs)
 
 

@@ -41,8 +41,9 @@ class LogFacts(Struct, frozen=True, kw_only=True):
 def both_logs(
     flow: FlowConfig, source: Collection[TopicPartition], target: Collection[TopicPartition]
 ) -> tuple[dict[TopicPartition, LogFacts], dict[TopicPartition, LogFacts]]:
-    """Return the logs of the source's and of the target's partitions. If a cluster does not
-    respond, its logs contain the problem. All partitions of a cluster are queried together.
+    """Return two mappings by partition: the logs of the source's partitions, and those of the
+    target's. If a cluster does not respond, its logs contain the problem. All partitions of a
+    cluster are queried together.
     """
     setup = flow_setup(flow)
     with ExitStack() as closing:

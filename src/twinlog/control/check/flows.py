@@ -350,7 +350,8 @@ class _FlowCheck:
             TopicPartition(topic.topic, number): TopicPartition(topic.remote_topic, number)
             for topic in self._report.topics
             if topic.plan not in (Plan.CREATE, Plan.MISSING)
-            # leave out topics whose records are placed by key, because they are treated as shared
+            # leave out topics whose records are placed by key, because other clients may write to
+            # their remote topics
             if not self._flow.places_by_key(topic.partitions, topic.remote_partitions)
             if is_permitted(self._target_metadata, topic.remote_topic, Operation.READ)
             for number in range(min(topic.partitions, topic.remote_partitions))

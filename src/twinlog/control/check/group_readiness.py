@@ -54,7 +54,7 @@ class CommittedOffset:
     FIELDS = "topic partition offset end to_topic to_offset why_not lag is_exact"
 
     topic: str
-    """Source topic. `partition` and `offset` are those of the source as well."""
+    """Source topic. `partition` and `offset` also belong to the source."""
     partition: int
     offset: int
     end: int | None

@@ -2,8 +2,8 @@
 
 Permissions are read from metadata (authorized operations, KIP-430). Only the brokers can decide
 whether a topic can be created (permissions, policies, replication factor), so the creation is sent
-with `validate_only`. Every cluster is queried with the credentials of each client that will use it,
-because the admin client and the lanes may have different credentials.
+with `validate_only`. The admin client and the lanes may have different credentials. So every
+cluster is queried with the credentials of each client that will use it.
 """
 
 from __future__ import annotations
@@ -103,7 +103,9 @@ def check(
 def _certificates(
     clusters: Iterable[ClusterSettings],
 ) -> tuple[tuple[str, ...], tuple[Problem, ...]]:
-    """Return warnings about certificates that expire soon, and problems of expired ones."""
+    """Return (warnings, problems). `warnings`: a line for each certificate that expires soon.
+    `problems`: the certificates that have expired.
+    """
     now = time.time()
     ends = urgent(certificate_ends(clusters), now)
     return (
@@ -312,7 +314,9 @@ def foreign_topics_of(report: FlowReport, *, is_identity: bool) -> list[str]:
 
 
 def suggestion(used: Sequence[str], names: Sequence[str]) -> str:
-    """Return the note. `used`: topics of a MirrorMaker 2; `names`: topics it may have copied."""
+    """Return the note that suggests --adopt-mm2. `used`: internal topics that a MirrorMaker 2 may
+    have created. `names`: source topics that it may have copied.
+    """
     return (
         f"{' and '.join(used)} may belong to a MirrorMaker 2. If it copied {first_few(names)}, "
         "take over its work: `twinlog check FILE --adopt-mm2` shows from which offsets; then stop "

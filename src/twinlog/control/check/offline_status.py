@@ -136,7 +136,10 @@ def errors_beyond_end(tp: TopicPartition, begin: int, end: int) -> Iterator[Part
 def _starts_of(
     flow: FlowConfig, source: ClusterClient, tps: Collection[TopicPartition]
 ) -> tuple[Starts, Starts]:
-    """Return the starts by the offsets of the flow's group, and the starts of these partitions."""
+    """Return two mappings by partition. The first has the start offsets that the flow's group has
+    committed, for any partition. The second has the starts of `tps`, by the group or the
+    configuration.
+    """
     of_group: Starts = {}
     group = flow.source_group.group_id
     if group and tps:
@@ -373,7 +376,9 @@ class _OfflineFlow:
         )
 
     def _read(self) -> tuple[list[PartitionSnapshot], list[Replica], Ends]:
-        """Return all partitions, replicas of those with a remote topic, and the target's ends."""
+        """Return (partitions, replicas, ends). `replicas` has the positions of the partitions whose
+        remote topic exists. `ends` has the log ends of the target.
+        """
         discovery = discover(
             self._flow, self.setup.policy, self._source, self._target, create=False
         )
@@ -419,8 +424,9 @@ class _OfflineFlow:
         return add(snapshot, status)
 
     def _last_run(self) -> tuple[LastRun, PublishedStatus | None, str]:
-        """Return how the flow last ran, the current status row, and the problem of malformed rows.
-        The row is that of the leader, or of a process that fails to set up the flow.
+        """Return (run, status, problem). `run`: how the flow last ran. `status`: the current row of
+        its leader, or of a process that fails to set up the flow, or None. `problem`: the error if
+        status rows are malformed, else empty.
         """
         now_ms, status, failed, problem = int(time.time() * 1000), None, None, ""
         rows = status_rows(self._target, self._target_metadata, now_ms)

@@ -1,5 +1,5 @@
 """Reads current reports from the target. They are written by the process that leads a flow, on any
-host, or by a process that fails to set up the flow while no process leads it.
+host. If no process leads the flow, a process that fails to set it up writes them.
 """
 
 from __future__ import annotations
@@ -66,8 +66,9 @@ def last_run(
     where = f"{latest.host} (process {latest.pid})"
     if status is not None and status.rank < latest.generation:
         status = None
-    # A generation that took over after a kill is not closed at its end, because late requests of
-    # the previous generation may arrive. So its last status row is needed to show the end.
+    # A leader that took over after a kill does not write the end of its generation, because late
+    # requests of the previous generation may arrive. So its last status row is needed to show the
+    # end.
     if history.is_closed or (status is not None and status.state == FlowState.STOPPED):
         return LastRun(FlowState.NOT_RUNNING, f"it last ran on {where} and was shut down cleanly")
     lives = is_running_here(latest.host, latest.pid, latest.started_ms)
@@ -276,9 +277,9 @@ def current_status(
 def current_set_up(
     failed: PublishedStatus | None, history: FlowHistory | None, run: LastRun, now_ms: int
 ) -> PublishedStatus | None:
-    """Return the row of a process that fails to set up the flow, or None if the row is outdated or
-    another process may run the flow. Call this only if `current_status` is None. `run`: how the
-    flow last ran.
+    """Return the row of a process that fails to set up the flow. Return None if the row is
+    outdated, or if another process may run the flow. Call this only if `current_status` is None.
+    `run`: how the flow last ran.
     """
     if failed is None or not _is_fresh(failed, now_ms):
         return None

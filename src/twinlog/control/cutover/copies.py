@@ -1,8 +1,9 @@
 """Finds where each partition's copy ends, by the target's logs and the offset map. If the source
 responds, the records that are not copied yet are also found.
 
-Rows on the target record which topics were copied. So a partition that was copied is returned even
-if the source does not list it, lists it with another topic ID, or no longer has the records.
+Rows on the target record which topics were copied. So a partition that was copied is always
+returned. The source may not list it, may list it with another topic ID, or may no longer have the
+records.
 
 `survey.picture` reads the source's ends before those of the target, and the map last. So a complete
 copy has every record below the source's ends at the time they were read. `survey.replica` finds
@@ -163,8 +164,8 @@ class Copy:
     @property
     def left(self) -> int | None:
         """Return the number of source offsets that are not on the target, or None if unknown. If
-        the source's log ends before the copy, the number is unknown, because the source may have
-        lost more records than the difference.
+        the source's log ends before the end of the copy, the number is unknown, because the source
+        may have lost more records than the difference.
         """
         if self.source_end is None or self.source_end < self.copied_to:
             return None

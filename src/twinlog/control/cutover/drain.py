@@ -4,10 +4,10 @@ stable offset is its log's end, and the target has every record below it.
 Records that the source deleted before they were copied are missing, too. The offset map has no
 markers, so a source log that starts after the copy may have lost only markers. The mirror's status
 row decides, because it lists the records that the mirror lacks. A row is evidence if the mirror
-queried every log end of the source after the deletion was detected here, because no log has grown
-after that (`FenceProof`). So two times of the mirror's clock are compared: the row's recovery
-point, and the time of the second row after the detection. That second row is the first one that the
-mirror certainly began after the deletion.
+queried every log end of the source after the deletion was detected here. This is enough, because no
+log has grown after that (`FenceProof`). So two times of the mirror's clock are compared: the row's
+recovery point, and the time of the second row after the detection. That second row is the first one
+that the mirror certainly began after the deletion.
 
 The drain only reads. Without a leader of the flow, the drain fails within seconds.
 """
@@ -128,7 +128,8 @@ class FenceProof:
     def _with_records(self, ends: Ends, now: Ends) -> Ends:
         """Return the logs that have, or might have, new records, with their growth in offsets."""
         grown = {tp: Span(ends.get(tp, 0), end) for tp, end in now.items() if end != ends.get(tp)}
-        empty = {tp for tp, span in grown.items() if span.is_empty}  # logs that lost their end
+        # logs that lost their end: growth is negative, and counts
+        empty = {tp for tp, span in grown.items() if span.is_empty}
         deadline = time.monotonic() + SEEN_WITHIN_S
         while left := {tp: span for tp, span in grown.items() if tp not in empty}:
             seen = first_records(self._scope.source, left, with_aborted=True)
@@ -136,7 +137,8 @@ class FenceProof:
             hidden = {tp for tp, span in left.items() if stable[tp] < span.next}
             empty |= {*seen}
             if not hidden - empty or time.monotonic() > deadline:
-                empty |= hidden  # count them: the high watermark did not reach their end in time
+                # count these logs, too: in 5 s their high watermark did not reach the log end
+                empty |= hidden
                 break
             time.sleep(PROOF_POLL_S)
         return {tp: grown[tp].next - grown[tp].first for tp in empty}

@@ -1,8 +1,8 @@
 """Failover: the source is lost or given up, and the copy on the target becomes the original.
 
-A source counts as lost if it has another cluster ID than the one that the flow copied from: it was
-restored with empty disks, or the file names the wrong cluster. A source that responds may also have
-lost topics or groups, so the plan is made from both clusters.
+A source counts as lost if its cluster ID is not that of the cluster from which the flow copied.
+Then it was restored with empty disks, or the file names the wrong cluster. A source that responds
+may also have lost topics or groups, so the plan is made from both clusters.
 
     groups -> promote -> wait until the copy has ended -> groups again
 
@@ -174,8 +174,9 @@ class Failover:
     def _survey(self) -> tuple[list[Copy], list[GroupPlan]]:
         """Return the copies, and the groups' plans.
 
-        If reading both clusters fails twice, this command treats the source as lost, even if some
-        of its brokers respond, and reads only from the target. The first error may be the target's.
+        If reading both clusters fails twice, this command treats the source as lost and reads only
+        from the target, even if some brokers of the source respond. The first error may be the
+        target's.
         """
         for is_last in (False, True):
             if self._scope.source_problem is not None:

@@ -102,9 +102,9 @@ class AclFence:
     def put_up(self, topics: Sequence[str]) -> list[str]:
         """Fence the topics. Return the topics for which another client had already created the ACL.
 
-        Raises BrokerRefused (SECURITY_DISABLED) if the source has no authorizer, Unauthorized if
-        this user has no ALTER permission, and FlowError (FENCE_SHUTS_OUT) if readers would be kept
-        out. In all three cases nothing was changed.
+        In three cases nothing is changed and an error is raised: BrokerRefused (SECURITY_DISABLED)
+        if the source has no authorizer, Unauthorized if this user has no ALTER permission, and
+        FlowError (FENCE_SHUTS_OUT) if readers would be kept out.
         """
         scope = self._scope
         ours = {*wanted_fences(scope, scope.intents())}
@@ -156,7 +156,7 @@ class AclFence:
             return []
 
     def missing(self, topics: Iterable[str]) -> list[str]:
-        """Return the given topics that no fence protects now."""
+        """Return the topics in `topics` that no fence protects now."""
         return sorted({*topics} - fenced_topics(topic_acls(self._scope.source)))
 
     def open_brokers(self, topics: Sequence[str]) -> list[int]:

@@ -199,7 +199,9 @@ class CutoverGroups:
         self._source_groups = Coordinators(scope.source)
         self._target_groups = Coordinators(scope.target)
         self._rows: dict[tuple[str, TopicPartition], CheckpointRow] = {}
-        """Newest checkpoints by group and target partition. Each plan adds those written since."""
+        """Newest checkpoints by group and target partition. Each plan adds the checkpoints that
+        were written since the previous plan.
+        """
         self._next = 0
 
     def plan(self, copies: Sequence[Copy], *, settled: bool = False) -> list[GroupPlan]:
@@ -219,7 +221,7 @@ class CutoverGroups:
         }
         names = {name for name in names if selects(name)}
         target_groups = list_groups(self._target_groups)
-        # read target offsets before the source's commits: if a group sync ran between the two
+        # read target offsets before the source's commits. If a group sync ran between the two
         # reads, newer target offsets would seem to be ahead of older commits
         now = fetch_offsets(self._target_groups, names)
         commits: Commits = {}
@@ -325,7 +327,9 @@ class CutoverGroups:
     def _commits(
         self, names: Iterable[str], listed_groups: Mapping[str, Group], *, settled: bool
     ) -> tuple[Commits, frozenset[str]]:
-        """Return the commits on the source, and the groups that the source hides from this user."""
+        """Return (commits, hidden). `commits`: the committed offsets on the source. `hidden`: the
+        groups that the source hides from this user.
+        """
         answers = fetch_offsets(self._source_groups, names, settled=settled)
         hidden = frozenset(
             group

@@ -4,9 +4,9 @@ A row is evidence only while its leader runs, because only then does the row des
 which the source last responded. The row of a leader that has ended proves nothing, because the
 source may have accepted more records while no mirror ran. The row's age does not show whether its
 leader runs: the clocks of two hosts differ, and a mirror that was just killed leaves a recent row.
-So the leader must also be a member of the flow's group, and the row's generation must be the newest
-claim and must not have ended. If the row of such a leader looks old, the command waits for the next
-row, which is current whatever its timestamp.
+So the leader must also be a member of the flow's group. The row's generation must be the newest
+claim, and must not have ended. If the row of such a leader looks old, the command waits for the
+next row, which is current whatever its timestamp.
 """
 
 from __future__ import annotations
@@ -69,7 +69,9 @@ class NewestStatus:
         return None if status is None or status.loss_ms is None else status.at_ms - status.loss_ms
 
     def missing(self, tp: TopicPartition, upstream: int) -> int | None:
-        """Return the row's number of source records at or after `upstream`, or None if unknown."""
+        """Return the number of source offsets at or after `upstream` that are not copied according
+        to the row, or None if unknown.
+        """
         status = self.status
         if status is None or not self.is_of_now:
             return None
@@ -132,7 +134,7 @@ def newest_status(scope: CutoverScope) -> NewestStatus:
     """Return the newest status row of any age, or the reason why it cannot be read.
 
     If the flow is led, and the first row that a command reads looks too old, wait for the next row.
-    The wait ends after two of the leader's intervals, or after LIVE_MS if that is shorter.
+    The wait ends after two status intervals of the leader, or after LIVE_MS if that is shorter.
     """
     began, waits = time.monotonic(), scope.seen_row is None
     while True:

@@ -7,7 +7,7 @@ claim, or the leader reads the row. A leader that claims after the row reads the
 copies its first record (`FlowSetup.prepare`). A leader that claimed earlier applies the row within
 two seconds, and then reports in the state topic that its lanes have drained. If that report never
 comes, the leader was killed. Then this command leads the flow itself, so that no other process
-does, and waits until no request of the old lanes can arrive any more.
+does. It waits until no request of the old lanes can arrive any more.
 
 If this command dies after writing the row, the copy still ends, and the next run continues.
 """

@@ -64,15 +64,15 @@ class CutoverScope:
         self.source_problem = source_problem or self._query_source()
         self._released, self._promoted = self._untouched_topics()
         self.seen_row: tuple[int, float] | None = None
-        """Two times of the status row that was read last: when it was written, by its host's clock
-        (ms), and when this command first read it (monotonic seconds). The second is minus infinity
-        for the first row, because that row may have any age.
+        """Two times of the status row that was read last. The first is when the row was written, by
+        its host's clock (ms). The second is when this command first read the row (monotonic
+        seconds). It is minus infinity for the first row, because that row may have any age.
         """
         self._covered: dict[str, bool] = {}  # cached: needed for each partition of each group
 
     def _untouched_topics(self) -> tuple[set[str], set[str]]:
-        """Return the topics that are released now, and, if the scope is the whole flow, the topics
-        that are promoted by name now.
+        """Return (released, promoted). `released`: the topics that are released now. `promoted`:
+        the topics that are promoted by name now, or empty if the scope is not the whole flow.
         """
         intents = self.intents()
         promoted = intents.topics(IntentKind.PROMOTE) if self.is_whole else ()

@@ -136,8 +136,8 @@ class Observation:
 
     @cached_property
     def batches(self) -> tuple[int, int]:
-        """Numbers of batches of lagging partitions that lanes have read, and have decoded or
-        repacked.
+        """Return (read, recoded), summed over the lagging partitions: the batches that lanes have
+        read, and the batches among them that lanes have decoded or repacked.
         """
         return sum(partition.batches for partition in self.lagging), sum(
             partition.recoded for partition in self.lagging

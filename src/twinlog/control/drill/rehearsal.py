@@ -223,7 +223,9 @@ class Rehearsal:
     # -- used by both
 
     def _begin(self, scope: CutoverScope) -> tuple[DrillWriter, list[DrillReader]]:
-        """Start the application on the source, and wait until every partition has a record."""
+        """Start the application on the source, and wait until every partition has a record. Return
+        the writer and the readers.
+        """
         tps = [TopicPartition(t, p) for t, count in self._topics.items() for p in range(count)]
         clients = self._application(scope.setup.source, dict.fromkeys(tps, 0), self._groups)
         self._until(lambda: clients[0].is_writing, "the first records")
@@ -233,7 +235,7 @@ class Rehearsal:
         self, scope: CutoverScope, before: DrillWriter
     ) -> tuple[DrillWriter, list[DrillReader]]:
         """Run the application on the target for half of the load's time, then stop it. Readers read
-        to the end of the log before they stop.
+        to the end of the log before they stop. Return the stopped writer and readers.
         """
         first = {self._remote(scope, tp): number for tp, number in before.next_numbers.items()}
         groups = {group: scope.remote(topic) for group, topic in self._groups.items()}

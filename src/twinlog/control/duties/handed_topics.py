@@ -1,15 +1,15 @@
 """Decides which topics duties may change: only topics to which the flow's own lanes copy now.
 
-The name of a remote topic proves nothing. The topic may belong to another client, may be the only
-copy of a source topic that was deleted and re-created, or may be one to which clients have moved.
-Lanes check at the start of each partition whether a remote topic is the flow's copy. So a duty gets
-a topic only if lanes have started every partition of the topic with the current topic IDs, and no
-partition has failed with a code that contradicts this. Duties get topic names in no other way.
+The name of a remote topic proves nothing. The topic may belong to another client. It may be the
+only copy of a source topic that was deleted and re-created. Clients may have moved to it. Lanes
+check at the start of each partition whether a remote topic is the flow's copy. So a duty gets a
+topic only if lanes have started every partition of the topic with the current topic IDs. No
+partition may have failed with a code that contradicts this. Duties get topic names in no other way.
 
 This evidence is valid only while lanes run. It ends when a lane ends, when the flow is paused, and
-when the process loses the lead. So right before a change, a duty queries the lanes again, confirms
-that the process leads and that no intent forbids the change (`LedFlow.confirm`), and compares the
-topic IDs after its reads.
+when the process loses the lead. So right before a change, a duty queries the lanes again. It
+confirms that the process leads and that no intent forbids the change (`LedFlow.confirm`), and
+compares the topic IDs after its reads.
 """
 
 from __future__ import annotations

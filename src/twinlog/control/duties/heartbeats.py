@@ -1,7 +1,7 @@
 """Duty: writes MirrorMaker 2's heartbeats to one cluster of a flow.
 
-Each cluster of the flow has a duty of its own, so that an outage of one cluster does not stop the
-heartbeats into the other one.
+Each cluster of the flow has a duty of its own. So an outage of one cluster does not stop the
+heartbeats into the other cluster.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ GIVES_UP_S: Final = 10.0
 
 
 def into_target(flow: LedFlow) -> Duty | None:
-    """Return the duty for heartbeats of this flow and of disabled flows, or None without any."""
+    """Return the duty that writes heartbeats to the target, or None if none are configured. They
+    are the heartbeats of this flow and of disabled flows.
+    """
     beats = [beat for beat in flow.config.heartbeats if beat.into_target]
     return Heartbeats(flow, flow.target, beats) if beats else None
 

@@ -2,14 +2,14 @@
 
 A sync is a pair (u, d): the record at u on the source is at d on the target. Readers use the newest
 sync with u at or below a committed offset c, and return d if c = u, else d + 1. So a sync must
-refer to a copied record: if u were in a gap, the first record after the gap would be at d and would
-be skipped.
+refer to a copied record. If u were in a gap, the first record after the gap would be at d, and
+readers would skip that record.
 
-MirrorMaker 2 writes a sync for the first record, for each record after a gap, for the next record
-after `offset.lag.max` records without a sync, and once a minute for the newest record. Twinlog
-writes the same syncs, and a sync for the newest record as soon as no other record follows. If many
-syncs become due at the same time, only evenly spaced ones are written (in MirrorMaker 2, newer
-syncs replace the others as well).
+MirrorMaker 2 writes a sync for the first record, for each record after a gap, and for the next
+record after `offset.lag.max` records without a sync. Once a minute it writes a sync for the newest
+record. Twinlog writes the same syncs, and a sync for the newest record as soon as no other record
+follows. If many syncs become due at the same time, only evenly spaced ones are written (in
+MirrorMaker 2, newer syncs replace the others as well).
 
 A reader keeps at most 64 syncs; newer ones are closer together. If a sync is below the newest one,
 the reader drops all others. So syncs are written in ascending order. If the topic has no syncs of
@@ -58,7 +58,8 @@ class SyncPoint(NamedTuple):
 def newest_point(runs: Sequence[Run], next_upstream: int, next_downstream: int) -> SyncPoint | None:
     """Return the last record that is certainly copied, or None if there is none.
 
-    Runs are announced before their records are sent, so runs from `next_downstream` on are ignored.
+    Runs (ranges of the offset map) are written before their records are sent, so runs from
+    `next_downstream` on are ignored.
     """
     for run in reversed(runs):
         count = min(next_upstream - run.upstream, next_downstream - run.downstream)

@@ -8,8 +8,8 @@ topic which copies have rows in the map (`mirror.state.copies`), and which produ
 used. In a topic that several flows share, other flows identify this flow's records only by the
 state topic.
 
-If the state topic was re-created, or lost its rows, only the offset map still has the producer IDs,
-and only the leader still has the intents that it follows. So the leader writes both again. It also
+If the state topic was re-created or lost its rows, only the offset map still has the producer IDs.
+Only the leader still has the intents that it follows. So the leader writes both again. It also
 writes its claim again, because otherwise other processes could not detect that a mirror runs.
 
 **Pruning**
@@ -93,7 +93,7 @@ class OwnTopics:
         try:
             check_policy(self._target, name)
         except Unauthorized:
-            return  # reported when the flow was set up
+            return  # the missing permission was reported when the flow was set up
         except ConfigError as error:
             try:
                 compact_again(self._target, name)
@@ -129,7 +129,9 @@ class OwnTopics:
         ]
 
     def _search_rows(self) -> None:
-        """Search the map for rows of partitions that have started without known rows."""
+        """Search the map for the rows of partitions that lanes have started, but for which no row
+        was found before.
+        """
         begun: dict[Copy, set[int]] = {}
         for view in self._flow.partitions():
             copy = view.source_topic_id, view.target_topic_id
@@ -151,8 +153,9 @@ class OwnTopics:
 
 
 def complete_partitions(maps: Iterable[PartitionKey]) -> set[tuple[TopicId, TopicId, int]]:
-    """Return the partitions whose first rows are all in the map. A keyed partition has a first row
-    for each branch, and these rows are written one by one.
+    """Return (source topic ID, target topic ID, source partition) of each partition whose first
+    rows are all in the map. A partition has one first row. If its records are partitioned by key,
+    it has a first row for each target partition, and these rows are written one by one.
     """
     rows = Counter(key._replace(branch=0) for key in maps)
     return {key[:3] for key, count in rows.items() if count >= max(1, key.branches)}
@@ -168,7 +171,9 @@ OFFSETS_TIMEOUT_S: Final = 5.0
 
 @dataclass(frozen=True, slots=True)
 class _UnneededChunk:
-    """A chunk that is to be removed, and the partitions of the map topic that may have its row."""
+    """A chunk (row of the offset map) that is to be removed. `homes`: the partitions of the map
+    topic that may have the row.
+    """
 
     key: bytes
     homes: frozenset[int]
@@ -209,7 +214,7 @@ class MapPruning:
             raise NotPermitted(line, flow=self._flow.name) from error
 
     def _starts(self, views: Sequence[PartitionView]) -> dict[TopicPartition, tuple[int, int]]:
-        """Return the log starts of both sides by source partition."""
+        """Return (start of the source's log, start of the target's log) by source partition."""
         source_starts = known_starts(self._source, {v.source for v in views}, OFFSETS_TIMEOUT_S)
         target_starts = known_starts(self._target, {v.target for v in views}, OFFSETS_TIMEOUT_S)
         known = [
@@ -238,7 +243,9 @@ def _unneeded_below(
     view: PartitionView | None,
     starts: dict[TopicPartition, tuple[int, int]],
 ) -> int:
-    """Return the ordinal below which a partition's map is no longer needed, or -1 if unknown."""
+    """Return the ordinal (number of copied records) below which a partition's map is no longer
+    needed, or -1 if unknown.
+    """
     if partition_map.key.branches:
         return -1 if partition_map.mark is None else partition_map.mark.ordinal
     if (

@@ -2,10 +2,10 @@
 `twinlog.rpo.enforce` is set. The quota is removed when the flow has caught up, and when the flow
 ends.
 
-If the process was killed, the next leader finds the quota's row in the state topic and removes the
-quota (`client/producer_hold.py`), even if its configuration sets no quota. A process that loses the
-lead removes its own quota, because there is no next leader while the target is down, and the
-source's producers must not wait for one.
+If the process was killed, the next leader finds the quota's row in the state topic. It removes the
+quota (`client/producer_hold.py`), even if its own configuration sets none. A process that loses the
+lead removes its own quota. While the target is down there is no next leader, and the source's
+producers must not wait for one.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ longer than its reason.
 
 1. Producers get half of the copy's throughput, so that the copy catches up about as fast as it fell
    behind. They get less if the loss still grows.
-2. Producers are not throttled while nothing is copied (the target is down, the flow is paused),
-   because an outage of the copy must not become an outage of the source.
+2. Producers are not throttled while nothing is copied, for example because the target is down or
+   the flow is paused. An outage of the copy must not become an outage of the source.
 3. Producers are not throttled, or not further, while the number of waiting records decreases.
    Then the copy catches up by itself, as when the history of a topic is copied again.
 4. The quota ends when the loss is half of the RPO. The quota also ends if many decreases did not
@@ -88,7 +88,9 @@ class WaitingCounts(NamedTuple):
 
 
 def _add_measurement(seen: deque[tuple[float, T]], now: float, value: T) -> tuple[float, T]:
-    """Append a value to the measurements of the last seconds, and return the oldest one."""
+    """Append a value to the measurements of the last seconds. Return the oldest measurement: its
+    time and value.
+    """
     seen.append((now, value))
     while len(seen) > 2 and seen[1][0] <= now - MEASURED_S:
         seen.popleft()
@@ -135,8 +137,8 @@ class ProducerRate:
             self._lowered += grows
             self._set_rate(now, loss_ms, self.rate * LESS if grows else self.rate)
             if self._lowered > MOST_LOWERINGS:
-                # the quota does not help: all producers have quotas of their own, or a flow back
-                # writes as this flow's user, so that the quota throttles this flow as well
+                # the quota does not help. Either all producers have quotas of their own, or a flow
+                # back writes as this flow's user, so that the quota throttles this flow as well
                 self.rate, self.is_in_vain, self._not_before = None, True, now + IN_VAIN_S
         return self.rate
 

@@ -67,8 +67,9 @@ class PartitionView(PartitionPair):
     has_others: bool = False
     """True if the target topic has, or might have, records that this flow did not copy."""
     map_epoch: int | None = None
-    """The leader epoch of the map topic's partition in which all map rows of this partition
-    certainly exist, as its lane reports (-1 if unknown). None if no lane has the partition.
+    """As the lane of this partition reports: a leader epoch of the map topic's partition in which
+    all map rows of this partition certainly exist. -1 if unknown, None if no lane has the
+    partition.
     """
     foreign_code: str = ""
     """The code because of which the flow must not write to the target topic; usually empty."""
@@ -121,9 +122,9 @@ class LedFlow:
     snapshot: Callable[[], FlowSnapshot]
     """Returns the flow's current state. Raises TwinlogError if the supervisor does not respond."""
     may_act: Callable[[], bool] = lambda: False
-    """Returns True if this process leads by its own clock, and the state topic has no other leader
-    and no intent that this run does not follow yet. Reads the state topic for this, and raises
-    TwinlogError if that fails.
+    """Returns True if this process leads by its own clock, and the state topic does not forbid
+    changes: it has no newer leader, and no intent that this run does not follow yet. Reads the
+    state topic for this, and raises TwinlogError if that fails.
     """
     claim: Claim | None = None
     """The claim of this generation, as it is in the state topic."""
@@ -241,8 +242,8 @@ class Duties:
             rounds.start()
 
     def set_held(self, *, is_held: bool) -> None:
-        """Pause or resume all duties except those that also run while the flow is paused. Last
-        rounds are not affected.
+        """Pause or resume all duties except those that also run while the flow is paused.
+        `LastRound` is not affected.
         """
         self._is_held = is_held
 

@@ -1,9 +1,9 @@
 """Duty: verifies the copy while the mirror runs, with at most 3 % of the mirror's CPU time.
 
 Sections of partitions are read from both logs and compared by the offset map, as `twinlog verify`
-does. `sample` compares the newest records of each partition in turn, which brokers still have in
-their page cache; `full` compares everything from the start of both logs. Lanes do not wait for the
-duty, because it has its own connections and sends the supervisor only two requests a round.
+does. `sample` compares the newest records of each partition in turn, because brokers still have
+them in their page cache. `full` compares everything from the start of both logs. Lanes do not wait
+for the duty, because it has its own connections and sends the supervisor only two requests a round.
 
 The CPU time of all rounds is limited to SHARE of the CPU time of the driver and its lanes. A
 section that was begun is completed, and the next section waits until the budget allows it. The size
@@ -95,8 +95,8 @@ class Verification:
     name = "verify"
     ends_once = False
     _of_process: ClassVar[WeakSet[Verification]] = WeakSet()
-    """All verifications of this process. The budget of each one counts an equal share of the
-    driver's CPU time, and the CPU time of the flow's own lanes.
+    """All verifications of this process. Each may use SHARE of the CPU time of its flow's lanes,
+    and of an equal part of the driver's CPU time.
     """
 
     def __init__(self, flow: LedFlow) -> None:
@@ -141,7 +141,9 @@ class Verification:
         return self._used_s + time.thread_time() - self._began_s
 
     def _is_spent(self, mirror_s: float) -> bool:
-        """Return True if the rounds have used their share of the mirror's CPU time."""
+        """Return True if the rounds have used SHARE of `mirror_s`, the mirror's CPU time in
+        seconds.
+        """
         return self._cpu_s() > SHARE * mirror_s
 
     def _verify(self) -> None:
@@ -206,7 +208,8 @@ class Verification:
         ):
             return MappedCopy()
         reach = view.reach
-        if self._is_shared:  # with other writers, the copy is certain only below the map's mark
+        # if other clients write to the topic, the copy is certain only below the map's `Mark`
+        if self._is_shared:
             if partition_map.mark is None:
                 return MappedCopy()
             reach = reach_at(

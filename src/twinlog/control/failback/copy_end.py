@@ -3,15 +3,16 @@
 A is the old source, B the target. There are three kinds of evidence, the most certain first. If the
 evidence does not determine a single end, the end is unknown, and the error has the reason.
 
-1. The state of this flow's producer ID at B's leader: its last sequence is the last ordinal.
-   Leaders expire the state by the timestamp of the ID's last *record*. If that is old, they expire
-   the state immediately.
+1. The state of this flow's producer ID at B's leader: its last sequence is the ordinal of the last
+   record, that is, the number of the flow's records before it (modulo 2^31). Leaders expire the
+   state by the timestamp of the ID's last *record*. If that is old, they expire the state
+   immediately.
 2. B's log. If only this flow wrote to the topic, its batches come first, and batches of other
    producers follow. So the border is found by bisection on the batches' producer IDs. If compaction
    has removed batches at the border, the end is unknown, because they may have been the flow's.
 3. Under the identity policy, records of other clients may be between the flow's records. The end is
-   searched as at a start of the flow (`mirror.start.our_end`), from the map's mark on, a point that
-   the copy has certainly reached. If this search fails, the end is unknown.
+   searched as at a start of the flow (`mirror.start.our_end`). The search begins at the map's mark,
+   a point that the copy has certainly reached. If this search fails, the end is unknown.
 
 The search only reads. If a log changes during the search, the result is outdated but not wrong,
 because the copy appends nothing any more (`control.cutover.promotion`).
@@ -140,8 +141,8 @@ class CopyEnds:
         shifts = {
             run.downstream - run.ordinal for run in (partition_map.runs[0], partition_map.runs[-1])
         }
-        # if target offset minus ordinal is not constant, accepted records of other clients are
-        # among the flow's records
+        # if the target offset minus the ordinal (number of earlier copied records) is not constant,
+        # accepted records of other clients are among the flow's records
         if self._scope.setup.is_identity or len(shifts) > 1:
             ordinal, downstream = self._in_shared(replica.key, target)
         else:
@@ -194,8 +195,8 @@ class CopyEnds:
     # -- topics that only this flow wrote to
 
     def _in_unshared_topic(self, replica: Replica) -> tuple[int, int]:
-        """Return how many records the copy wrote, and its end on the target. Only this flow wrote
-        to the topic before the promotion.
+        """Return (ordinal, downstream): how many records the copy wrote, and the target offset at
+        which it ended. Only this flow wrote to the topic before the promotion.
         """
         target, known, log_end = replica.pair.target, replica.map, replica.target.end or 0
         end = log_end - replica.copied.foreign
@@ -328,7 +329,9 @@ class UnreadBatch(Exception):
 
 
 class RoundReads(LogReads):
-    """Batches that earlier rounds read for one search, of one cluster; others raise UnreadBatch."""
+    """Reads from the batches of one cluster that were fetched in earlier rounds for one search. A
+    read of any other batch raises UnreadBatch.
+    """
 
     def __init__(self, client: ClusterClient) -> None:
         super().__init__(client)

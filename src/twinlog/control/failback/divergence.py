@@ -1,5 +1,5 @@
-"""Finds the offset at which the logs of both sides diverge: both sides have each record before the
-offset, and only one side has each record after it.
+"""Finds the offset at which the logs of both sides diverge. Both sides have each record before that
+offset. Only one side has each record after it.
 
     A   ... 21 22 | 23 24 25        the divergent tail: never copied to B
     B   ... 21 22 | 23 24 25        written by other clients since
@@ -173,7 +173,8 @@ def divergences(scope: CutoverScope) -> list[LogDivergence]:
 
     def search(tp: TopicPartition, sides: SearchReads) -> LogDivergence:
         if scope.setup.is_identity and targets[tp].topic != tp.topic:
-            # rejected, because the flow back would write to the topic with the target's name
+            # rejected, because the flow back would write to a topic of A that has the remote
+            # topic's name, not to this topic
             raise scope.error(
                 f"{tp.topic} is called {targets[tp].topic} on {scope.config.flow.target} "
                 "(docs/rename.md), and the flow back would not write to it but to a topic of that "
@@ -263,7 +264,8 @@ def _divergence(
     at, lost = copy.reach.upstream, None
     if common < copy.ordinal:
         before = run_at(copy.partition_map.runs, common - 1)
-        # directly after the last common record: A may have replaced a marker there by a record
+        # the offset right after the last common record, not that of the next copied record, because
+        # A may have replaced a marker in between by a record
         at = (
             copy.partition_map.runs[0].upstream
             if before is None
@@ -290,7 +292,9 @@ class Comparing:
         self._source, self._target, self._log = divergence.source, divergence.target, divergence.log
 
     def common(self) -> tuple[int, bool]:
-        """Return how many of the copy's records both sides have, and True if any was compared."""
+        """Return (count, compared). `count`: how many of the copy's records both sides have.
+        `compared`: True if any records were compared, False if only the map shows the count.
+        """
         first = self._copy.partition_map.runs[0].ordinal
         high = min(self._copy.ordinal, self._ordinal_at(self._log[1]))
         lowest = max(first, high - COMPARED)
@@ -303,10 +307,12 @@ class Comparing:
         return self._first_difference(first, ordinal), True
 
     def _first_difference(self, first: int, other: int) -> int:
-        """Return the first ordinal whose records differ, by bisection. The records at `other` are
+        """Return the ordinal (index among the copied records) of the first record that differs
+        between the two sides, by bisection from `first` on. The records at ordinal `other` are
         known to differ.
         """
-        low, high = first, other  # below `low` all are equal; in [high, other) none can be compared
+        # records below `low` are equal; records in [high, other) cannot be compared
+        low, high = first, other
         while low < high:
             middle = (low + high) // 2
             seen = self._first_comparable(range(middle, min(high, middle + COMPARED)))
@@ -331,7 +337,9 @@ class Comparing:
         return other
 
     def _source_has_records(self, low: int, high: int) -> bool:
-        """Return True if A has records at these ordinals' offsets. If not, no record is at risk."""
+        """Return True if A still has records at the offsets of the copied records with ordinals in
+        [low, high). If not, no record is at risk.
+        """
         begin, end = max(self._upstream(low), self._log[0]), self._upstream(high)
         if begin >= end:
             return False
@@ -366,14 +374,16 @@ class Comparing:
         return None
 
     def _is_same(self, ordinal: int) -> bool | None:
-        """Return True if a record is equal on both sides, or None if one side no longer has it."""
+        """Return True if the copied record with this ordinal is equal on both sides, False if it
+        differs, and None if one side no longer has it.
+        """
         run = run_at(self._copy.partition_map.runs, ordinal)
         if run is None:
             return None
         source_record = record_at(self._sides.source, self._source, run.upstream_of(ordinal))
         target_record = record_at(self._sides.target, self._target, run.downstream_of(ordinal))
         if MARKER in (source_record, target_record):
-            return False  # False, because a record was copied, not a marker
+            return False  # a marker is at the offset of a copied record, so the logs differ
         if source_record is None or target_record is None:
             return None
         own_time = source_record[1] == target_record[1]

@@ -6,8 +6,8 @@
 2. *Save* a file per partition and range of offsets (`saved`). If a run dies, the next run keeps the
    complete files and writes the missing ones.
 3. *Compare again*: if A has grown, the run ends, and the next run saves the new records to one more
-   file. The flow must still be promoted by the same rows (`PromotionWatch`), and the copy must end
-   on B at the same offset as in step 1. These checks are needed because a save may take hours. If
+   file. The flow must still be promoted by the same rows (`PromotionWatch`). The copy must end on B
+   at the same offset as in step 1. These checks are needed because a save may take hours. If
    another operator demotes the flow in that time, the mirror copies the tail itself.
 4. *Replay*, if requested: append the saved records to B (`replay`).
 
@@ -82,22 +82,23 @@ from twinlog.survey.replica import Maps
 #
 # Under the identity policy the flow back writes to the same topics that A had. It must begin at B's
 # record after the last common record, and must never copy a common record again. So rows of its own
-# offset map are written before it is first started:
+# offset map are written before it is first started. An ordinal is the number of common records
+# before a record, and n is the number of all common records:
 #
 #     A->B    (ordinal, offset on A, offset on B)   of every record that both have
 #     B->A    (ordinal, offset on B, offset on A)   the same, reversed
 #             (n, first on B that A lacks, end of A's log)   the next record, after the tail
 #
-# The mark is the end of A's log. So the first start finds its position as any restart does, and a
-# record that another client writes to A after the mark is foreign (TAKEN_OVER). Everything that
-# reads maps translates the offsets of common records exactly: the group sync of the flow back, and
-# `switchover`.
+# The map's mark (`mirror.map.offset_map.Mark`) is the end of A's log. So the first start finds its
+# position as any restart does, and a record that another client writes to A after the mark is
+# foreign (TAKEN_OVER). Everything that reads maps translates the offsets of common records exactly:
+# the group sync of the flow back, and `switchover`.
 #
 # The rows have the term (-1, 0), which is before the terms of all leaders.
 #
-# - A run dies before or while it writes the rows: the guard still rejects the flow (COPIED_BACK),
-#   because rows of B's state topic list the topics as copies of A's. The next run writes the rows
-#   of the map again.
+# - A run dies before or while it writes the rows of the map: the guard still rejects the flow
+#   (COPIED_BACK), because rows of B's state topic list the topics as copies of A's. The next run
+#   writes the rows of the map again.
 # - A run dies before it marks the rows of copies on B (`mirror.state.copies`) as ended: the guard
 #   rejects the flow for the same reason, and the next run writes both again.
 # - A has grown since: the next run writes the mark and the last run of offsets again.
@@ -405,7 +406,8 @@ class Failback:
         self._require(plan)
         watch = PromotionWatch(self._scope, [tail.source.topic for tail in plan.tails])
         self._wait_until_over(plan.tails, watch.newest)
-        # compare again: the copy may have advanced since the plan, and so the logs diverge later
+        # compare again: the copy may have advanced since the plan, so the logs may diverge at a
+        # higher offset
         settled = self._reverse.without_reverse_records(divergences(self._scope))
         self._require(replace(plan, tails=tuple(settled)))
         if replays:

@@ -25,12 +25,12 @@ is written in the transaction that appends the records, so either both exist or 
 Brokers delete the committed offsets of a group without members after a week
 (`offsets.retention.minutes`). So a permanent intent records that the replay of a topic was begun.
 If the intent exists but the position does not, the appended records are unknown (REPLAY_UNKNOWN).
-Before the intent, a transaction without records writes the first position of every partition,
-because an empty tail may have records when the next run starts.
+Before the intent, a transaction without records writes the first position of every partition, also
+of empty tails, which may have records when the next run starts.
 
 The metadata of the committed offset names the record that was appended last. The next run searches
-the files for that record. If it is missing, the folder is a different one, or the source lost the
-end of its log and has other records at these offsets (REPLAY_UNKNOWN).
+the files for that record. If that record is missing, the run ends (REPLAY_UNKNOWN). Then the folder
+is a different one, or the source lost the end of its log and has other records at these offsets.
 
 **A demotion at the same time.** The intent `replay` and a demotion are rows of one log:
 
@@ -246,8 +246,8 @@ class Replay:
             raise
 
     def _resume_offset(self, work: TailWork, committed: Committed) -> int:
-        """Return the offset at which the replay resumes. Raises FlowError if the files are not
-        those of the earlier run.
+        """Return the source offset at which the replay resumes. Raises FlowError if the files lack
+        the record that an earlier run appended last.
         """
         first = work.tail.at
         last = -1 if committed.metadata == NOTHING_YET else committed.offset - 1
@@ -342,7 +342,7 @@ def positions(scope: CutoverScope) -> GroupOffsets:
 
 
 def require_same_topics(scope: CutoverScope, ids: Mapping[str, TopicId]) -> None:
-    """Raise FlowError (TARGET_RECREATED) if a topic of the target no longer has the given ID."""
+    """Raise FlowError (TARGET_RECREATED) if a topic of the target no longer has its ID in `ids`."""
     now = scope.target.metadata(sorted(ids))
     for name, topic_id in ids.items():
         if not now.has(name, topic_id):
@@ -436,7 +436,7 @@ class PromotionWatch:
 
     The whole flow was promoted, or each topic by name. The run has waited for the end of the copy
     after the promotion. If the row of a promotion is gone or was replaced, the copy may have
-    continued, so records that the run considers missing may already be on the target.
+    continued. Then records that the run considers missing may already be on the target.
     """
 
     def __init__(self, scope: CutoverScope, topics: Sequence[str]) -> None:

@@ -4,10 +4,10 @@ them before any other step.
     DIR/orders-0-00000000000000000023-00000000000000000040.jsonl
     DIR/manifest.json
 
-Other users cannot access the folder (mode 0700, `folders`), and every file in it must belong to
-this user, because the saved records may be appended to the target. The manifest is written first.
-It names the flow and the source cluster of the records. A folder with files of such names but no
-manifest is rejected (SAVED_OTHERWISE), because the origin of these records is unknown.
+The saved records may be appended to the target. So other users cannot access the folder (mode 0700,
+`folders`), and every file in it must belong to this user. The manifest is written first. It names
+the flow and the source cluster of the records. A folder with files of such names but no manifest is
+rejected (SAVED_OTHERWISE), because the origin of these records is unknown.
 
 The file above has all records that A had at the offsets [23, 40). A file is written under a
 temporary name, fsynced and linked, so its final name exists only if the file is complete. Names are
@@ -254,7 +254,9 @@ class SavedTail:
 
 
 def uncovered_spans(span: Span, files: Sequence[SavedFile]) -> list[Span]:
-    """Return the parts of an offset range that no file covers. `files`: those of the partition."""
+    """Return the parts of an offset range that no file covers. `files`: the saved files of the
+    partition.
+    """
     out, at = [], span.first
     for file in sorted(files, key=lambda file: file.span):
         if file.span.first > at:

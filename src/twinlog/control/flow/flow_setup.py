@@ -135,7 +135,8 @@ def _assign_producer_ids(target: ClusterClient, flow: str, ids: dict[int, int]) 
         Record(offset=index, timestamp=now_ms, key=key, value=value, headers=())
         for index, (key, value) in enumerate(rows)
     ]
-    # not retried: compaction would keep only the second row, perhaps after another process's row
+    # not retried: of two rows with the same key, compaction keeps only the second one, which may be
+    # after a row of another process
     produce_batch(target, TopicPartition(STATE_TOPIC, 0), encode_batch(records, codec=Codec.NONE))
 
 
@@ -333,7 +334,8 @@ class FlowSetup(FlowClusters):
             handed=self.handed,
             still_leads=self._still_leads,
             before_begin=self._give_acls,
-            # a topic that is about to be adopted has records of MirrorMaker 2, and no row yet
+            # topics to adopt have records of MirrorMaker 2 and no row yet, so the guard would
+            # refuse them
             refuses_foreign_topics=self.adopts is None,
         )
 
@@ -431,7 +433,8 @@ class FlowSetup(FlowClusters):
         try:
             wait_to_lead(self.membership, self.config, once=once)
         except (StandingBy, NotLeader):
-            self.claims.idle = None  # because the new leader may claim the same number
+            # not valid any more: the new leader may claim the number of the idle claim
+            self.claims.idle = None
             raise
         self._require_not_resigned(self.membership)
 
@@ -589,11 +592,11 @@ class FlowSetup(FlowClusters):
     def _closing_client(self) -> Iterator[ClusterClient]:
         """Yield a client of the target with which the end of a generation is written.
 
-        If a discovery is running, a separate client is used. The discovery may wait a minute for a
-        source that is down, and if the end is written too late, the flow has no leader for a
-        session timeout. The discovery changes nothing any more, and closes the connections at its
-        end. If a set-up waits to lead, wait for the set-up, because it leaves the group itself
-        (`resign`).
+        If a discovery is running, a separate client is used, because the discovery may wait a
+        minute for a source that is down. If the end were written too late, the flow would have no
+        leader for a session timeout. The discovery changes nothing any more, and closes the
+        connections at its end. If a set-up waits to lead, wait for the set-up, because it leaves
+        the group itself (`resign`).
         """
         self._has_ended = True
         is_free = self._lock.acquire(timeout=END_WAITS_S)

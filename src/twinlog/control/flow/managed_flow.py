@@ -52,7 +52,7 @@ from twinlog.quantities import duration
 from twinlog.spark.application import TransformsApplication
 from twinlog.survey.replica import Maps
 
-# The duties of a led flow, in the order in which `--once` runs their last rounds, and the view of
+# The duties of a led flow, in the order in which `--once` runs their last rounds. Also the view of
 # the flow that duties get.
 
 CLAIMS_WITHIN_S: Final = 5.0
@@ -151,7 +151,9 @@ class ManagedFlow:
     process: Process
     life: Life = field(default_factory=Life)
     generation: Generation | None = None
-    """The generation while the flow is led, and while the end is written to the state topic."""
+    """The generation while the flow is led, and while its end is written to the state topic; else
+    None.
+    """
     tries: SetUpAttempts = field(init=False)
     trouble: FlowTrouble = field(init=False)
     shown: StatusBuilder = field(init=False)
@@ -381,7 +383,7 @@ class ManagedFlow:
     def replace(self, successor: FlowSetup) -> None:
         """End the run, and continue with the changed configuration."""
         if Step.REMOVED in self.life.why:
-            return  # it is being removed, and the configuration has a new flow of this name
+            return  # this flow is being removed, and the configuration has a new flow of its name
         self.successor = successor
         self._end_run(Step.REPLACED)
         if self.phase is Phase.WAITING:
@@ -588,7 +590,7 @@ class Process(Protocol):
         """Return the flow's number of lanes. `is_light`: True if the flow has little traffic."""
 
     def lease_s(self, setup: FlowSetup) -> tuple[float, float]:
-        """Return the duration in seconds of the flow's leases, and of its first lease."""
+        """Return (duration of a lease of the flow, duration of its first lease), both in seconds."""
 
     def call(self, action: Callable[[], object]) -> None:
         """Run the action soon in the supervisor's thread; thread-safe."""

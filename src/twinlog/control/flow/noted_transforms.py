@@ -1,5 +1,5 @@
-"""Writes to the state topic which topics have transforms, so that a process of the flow with
-another file does not copy their records unchanged (`mirror.state.transformed`, ADR 40).
+"""Writes to the state topic which topics have transforms, (`mirror.state.transformed`, ADR 40). A
+process of the flow with another file then does not copy their records unchanged.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ def partition_snapshot(
         lag_ms = max(0, (at_ms or now_ms) - begin_ms) if waits else 0
     state = partition_state(partition, lag)
     if state is PartitionState.DONE and lag is None:
-        lag = lag_ms = 0  # its lane found nothing to copy, so it did not report
+        lag = lag_ms = 0  # the lane found nothing to copy, so it has not reported
     since_ms = partition.since.began_ms(state, now_ms)
     if state is PartitionState.AT_END:
         partition.at_end_ms = now_ms  # set here, as the lane sends no report while nothing changes

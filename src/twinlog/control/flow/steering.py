@@ -100,7 +100,7 @@ class IntentFollower:
     def _on_failed(self, error: TwinlogError) -> None:
         self._is_reading = False
         if self._fails_since is None:
-            # count from the time at which the request was sent
+            # the reads fail since the request was sent, not since its error arrived
             self._fails_since = self._next_read - READ_EVERY_S
         fails_s = self.run.clock.monotonic() - self._fails_since
         passes = error.fate is Fate.RETRIABLE and fails_s < PASSING_S
@@ -127,9 +127,9 @@ class IntentFollower:
         self.followed(intents)
 
     def _limit(self, bytes_per_second: int | None) -> None:
-        """Apply a rate limit. Whether a lane has a budget is fixed at its start, so lanes are
-        replaced if that has to change. Until they are replaced, lanes that have a budget still get
-        their shares.
+        """Apply a rate limit, or remove it (None). Only lanes of a lease (Spark job) with
+        `Work.has_budget` obey limits, so the lease is replaced if that has to change. Until then,
+        its lanes still get their shares of the limit.
         """
         pacer = pacer_of(self.config, bytes_per_second)
         if pacer is not None or self.run.pacer is None:

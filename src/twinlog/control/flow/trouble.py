@@ -86,11 +86,13 @@ class FlowTrouble:
             self.note_idle(FlowState.FENCED, error)
         elif isinstance(error, (StandingBy, LeaderUnknown)):
             if self.now is not None and self.now.is_wrong:
-                self.is_over()  # over: both clusters have responded before this error
+                # end the problem before this error, because both clusters have responded
+                self.is_over()
             self.note_idle(FlowState.STANDBY, error)
         else:
             if isinstance(error, SetupWaiting):
-                self.is_over()  # over: both clusters have responded before this error
+                # end the problem before this error, because both clusters have responded
+                self.is_over()
             self._degraded(error, until_ms=until_ms)
 
     def lead_lost(self, problem: TwinlogError | None) -> None:

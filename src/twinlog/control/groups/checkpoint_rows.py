@@ -2,21 +2,21 @@
 ignore.
 
 A re-created topic has the same name, and records at the same offsets. So one header contains the
-topic IDs, which are never reused. A checkpoint alone does not show that the group's offset was set:
-the sync may be disabled, the group active, or the process may have died before the sync. So a
-second header marks checkpoints whose offset the group already has. If no sync is configured,
+topic IDs, which are never reused. A checkpoint alone does not show that the group's offset was set.
+The sync may be disabled, the group may be active, or the process may have died before the sync. So
+a second header marks checkpoints whose offset the group already has. If no sync is configured,
 checkpoints of mirrored topics have no headers, so they are equal to MirrorMaker 2's byte for byte.
 
 `is_due` decides which checkpoints are written. Its rules are MirrorMaker 2's, extended by exact
 translation:
 
-- A checkpoint is written if it is the first of its group and partition, if the group went back on
-  the source, or if its target offset advanced.
-- In addition, it is written if its target offset is lower than the last one but exact (the target
-  topic was re-created, or MirrorMaker 2 wrote the last checkpoint), or if only the upstream offset
-  advanced.
-- It is not written if its target offset is lower than the last one and inexact, because the copy
-  may only seem shorter than before.
+- A checkpoint is written if it is the first of its group and partition. It is also written if the
+  group went back on the source, or if the target offset advanced.
+- In addition to MirrorMaker 2's rules, it is written if its target offset is lower than that of the
+  last checkpoint, but exact. Then the target topic was re-created, or MirrorMaker 2 wrote the last
+  checkpoint. It is also written if only the upstream offset advanced.
+- It is not written if its target offset is lower than that of the last checkpoint and inexact,
+  because the copy may only seem shorter than before.
 """
 
 from __future__ import annotations

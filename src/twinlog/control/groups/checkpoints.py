@@ -109,7 +109,7 @@ class CheckpointDuty:
         if interval > 1 and self._is_warming_up:
             interval = 1.0
         # a short interval, so that a commit right after a round still gets its checkpoint within
-        # the second; but a cluster with very many groups is queried at most half of the time
+        # the second. But a cluster with very many groups is queried at most half of the time
         return interval if interval > 1 else max(QUICK_S, self._took_s + self._asked_s)
 
     @property
@@ -353,7 +353,10 @@ class ShareGroups:
         """Run one round: read, translate, set offsets. Sends no request if there are no groups."""
         self.skipped = {}
         if not self._names:
-            self._translations.to_set(None)  # ends the first round: later commits count
+            # end the first round, in which `to_set` may leave out existing commits; later commits
+            # count
+            # the first round is over, so com
+            self._translations.to_set(None)
             return
         try:
             offsets = fetch_start_offsets(self._source, self._names)

@@ -115,8 +115,8 @@ class CounterpartFinder:
 
     @property
     def target_aliases(self) -> frozenset[str]:
-        """The aliases of the target in names of topics that were copied from it: its alias in this
-        flow, and each `source.cluster.alias` under which the opposite flow has copied.
+        """The aliases that name the target in topics that were copied from it: its alias in this
+        flow, and each `source.cluster.alias` with which the opposite flow has copied.
         """
         if self._aliases is None:
             config = self._flow.config
@@ -186,9 +186,9 @@ class CounterpartFinder:
     def _find_originals(
         self, tps: Sequence[TopicPartition]
     ) -> Iterator[tuple[TopicPartition, Counterpart]]:
-        """Yield copies on the source, recognized by their topic names, with their counterparts.
-        Originals are found in the map of the flow that wrote the copy, because it may have renamed
-        topics.
+        """Yield (copy, counterpart) for the partitions on the source that are copies of the
+        target's, recognized by their topic names. Originals are found in the map of the flow that
+        wrote the copy, because that flow may have renamed topics.
         """
         map_topic = map_topic_of(self._flow.config.flow.reverse)
         copies = self._source.metadata([map_topic, *sorted({tp.topic for tp in tps})]).topics

@@ -232,8 +232,9 @@ class GroupSyncer:
         return {group: sync for group, sync in within.items() if sync.to_set}
 
     def _with_needed_right(self, group: str, error: TwinlogError) -> TwinlogError:
-        """Return the error for a missing permission with READ as the permission, because setting
-        offsets needs READ, which includes DESCRIBE. Return other errors unchanged.
+        """If the group may not be read, return an error that asks for READ instead of DESCRIBE,
+        because setting offsets needs READ, which includes DESCRIBE. Return any other error
+        unchanged.
         """
         if error.code != lookup(GROUP_AUTHORIZATION_FAILED).code:
             return error

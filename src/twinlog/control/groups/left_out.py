@@ -186,8 +186,8 @@ def skipping_groups(
     others: Mapping[str, Collection[str]],
     offsets: Mapping[str, GroupOffsets],
 ) -> Iterator[str]:
-    """Yield messages about groups of the source that would skip records of other flows: one message
-    for each set of other flows that copy to the same remote topics as this flow.
+    """Yield messages about groups of the source that would skip records of other flows. There is
+    one message for each set of other flows that copy to the same remote topics as this flow.
 
     `remotes`: remote topics by source topic. `others`: the other flows, by remote topic.
     """

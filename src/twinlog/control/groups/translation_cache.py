@@ -1,12 +1,12 @@
 """Caches the target offsets of groups' commits on the source, and decides which offsets must still
 be set on the target. An offset is translated again only if the commit or the copy changed.
 
-On the way back (topics of the source that were copied from the target), a group's offset is set
-once per commit, and never if that commit was itself set by the other flow's sync. Otherwise two
-opposite flows would undo an operator's reset of a stopped group to earlier offsets on its own
-cluster: the group's offset on the other cluster is not reset, and would count as progress. The
-checkpoints of both flows (`checkpoint_rows`) show which offsets earlier processes have set. If
-these checkpoints are unknown, the first round sets nothing on the way back.
+The way back means topics of the source that were copied from the target. There, a group's offset is
+set once per commit, and never if that commit was itself set by the opposite flow's sync. Otherwise
+two opposite flows would undo the reset of a stopped group to earlier offsets, if an operator resets
+it only on its own cluster. The group's offset on the other cluster is not reset, and would count as
+progress. The checkpoints of both flows (`checkpoint_rows`) show which offsets earlier processes
+have set. If these checkpoints are unknown, the first round sets nothing on the way back.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class _AppliedOffset(NamedTuple):
 
 WasSetBySync: TypeAlias = Callable[[str, TopicPartition, int, TopicId | None], bool | None]
 """Returns True if a sync has set this offset for a group of the source, in the topic with this ID.
-Returns None if no sync of the group is known.
+Returns False if the sync has set another offset, and None if no sync of the group is known.
 """
 
 

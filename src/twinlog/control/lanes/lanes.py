@@ -1,4 +1,6 @@
-"""The lanes and leases of one flow as the driver sees them."""
+"""The lanes and leases of one flow as the driver sees them. A lane is a task of a Spark job, and a
+lease is that job.
+"""
 
 from __future__ import annotations
 
@@ -59,8 +61,8 @@ class LeaseState(StrEnum):
     """Phase of a lease. A lease warms up while the previous one runs, takes over the partitions of
     the previous one, and retires when the next lease has replaced it.
 
-    If Spark has too few slots for all lanes of both leases, the new one takes over lane by lane:
-    each ready lane replaces a lane of the previous lease, and the next lane gets the freed slot.
+    If Spark has too few slots for all lanes of both leases, the new lease takes over lane by lane.
+    Each ready lane replaces a lane of the previous lease, and the next lane gets the freed slot.
     """
 
     WARMING = "WARMING"
@@ -159,8 +161,9 @@ class Lease:
         self.started = self.changed = self.clock.monotonic()
 
     def join(self, lane: Lane) -> bool:
-        """Add a lane that has connected. Return True if it is now the lane of its number. Return
-        False if an earlier attempt of the same lane is still connected, so that it must wait.
+        """Add a lane that has connected. Return True if the lease uses it as the lane of its
+        number. Return False if an earlier attempt of the same lane is still connected, so that it
+        must wait.
 
         A connected lane is not replaced, because anybody who has read its secret can send a hello
         in its name. The end of a connected lane is detected by its connection, or by its silence.

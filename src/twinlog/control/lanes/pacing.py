@@ -52,8 +52,9 @@ LEAST_SHARE: Final = 0.1
 def shares(
     limit: float, demands: Mapping[str, float], weights: Mapping[str, float]
 ) -> dict[str, float]:
-    """Return bytes per second for each topic. No topic gets more than it demands, the sum is at
-    most the limit, and topics that get less than they demand share the rest by their weights.
+    """Return bytes per second for each topic. No topic gets more than it demands, and the sum is at
+    most the limit. If the limit is too low for all demands, the topics that get less than they
+    demand share the rest by their weights.
     """
     out: dict[str, float] = {}
     waiting = dict(demands)
@@ -160,7 +161,9 @@ def _is_behind(partition: Partition) -> bool:
 
 
 def _topic_weights(lane: Lane) -> dict[str, float]:
-    """Return the lane's weight by topic. A partition counts 1 with a backlog, and 0.1 without."""
+    """Return the share of the lane in each topic's budget, as a weight by topic. Each of its
+    partitions adds 1 if it has a backlog, else 0.1.
+    """
     out: dict[str, float] = {}
     for tp, partition in lane.partitions.items():
         out[tp.topic] = out.get(tp.topic, 0.0) + (1.0 if _is_behind(partition) else 0.1)

@@ -406,8 +406,8 @@ class Partition:
         return at is not None and self.clock.boot() - at < REPORT_IS_FRESH_S
 
     def learns_end(self, progress: PartitionProgress) -> bool:
-        """With `--once`: set the end of the copy from the lane's report if the source partition had
-        no leader at the start, so that its end could not be read. Return True if it was set.
+        """With `--once`: set the end of the copy from the lane's report, if the driver could not
+        read it at the start because the source partition had no leader. Return True if it was set.
         """
         if self.plan.end != FOREVER or progress.source_end < 0:
             return False
@@ -429,7 +429,9 @@ class Partition:
         )
 
     def _log_lost(self, ranges: Iterable[tuple[int, int]]) -> Iterator[str]:
-        """Log each range of deleted records once: a start that fails early finds it again later."""
+        """Log each range of deleted records once, and yield the code of the warning. A start that
+        fails early finds the same range again later.
+        """
         for span in ranges:
             if span not in self._logged_lost:
                 self._logged_lost.add(span)
@@ -546,7 +548,8 @@ class Partition:
         """
         if self.failure is None:
             return 0.0
-        lasts_s = self.clock.monotonic() - self.failure.began  # the wall clock may be changed
+        # by the monotonic clock, because the wall clock may be changed
+        lasts_s = self.clock.monotonic() - self.failure.began
         waited_s = min(max(self.wait_until - self.failure.began, 0.0), LEFT_OUT_S)
         return max(0.0, lasts_s - waited_s)
 

@@ -1,9 +1,9 @@
 """Computes how long the source keeps a partition's uncopied records, and how long the copy needs.
 
 A broker deletes a segment when its newest record is older than the topic's retention, or when the
-log is too large. The time limit is computed from the last copied record's timestamp, the size limit
-from how fast the log start moves towards the next record to copy. Both are lower bounds, because a
-segment's records are deleted together, at the time of the newest one.
+log is too large. The time limit is computed from the last copied record's timestamp. The size limit
+is computed from how fast the log start moves towards the next record to copy. Both are lower
+bounds, because a segment's records are deleted together, at the time of the newest one.
 """
 
 from __future__ import annotations

@@ -122,15 +122,17 @@ def take_of(
 def put_off(partition: Partition, maps: Maps, read_at: float | None = None) -> bool:
     """Return True if the partition must wait, because a lane that was given up may still start it.
 
-    A partition without a row has no recorded first offset. The lost lane's first row and records
-    may still arrive. A new lane may begin at another offset, because `latest` and (by retention)
-    `earliest` move. With the same sequences, it would get the responses to the lost lane's records.
-    So it must wait until all requests have certainly arrived, and the map is read again.
+    A partition without a row in the offset map has no recorded first offset. The lost lane's first
+    row and records may still arrive. A new lane may begin at another offset, because `latest` and
+    (by retention) `earliest` move. With the same sequences, it would get the responses to the lost
+    lane's records. So it must wait until all requests have certainly arrived, and the map is read
+    again.
 
     A transformed partition always waits, because the position of its last record follows from the
     map alone (`mirror.start.announced`). So all rows that may still arrive must be read first.
 
-    `read_at`: monotonic time at which the read of the map began. It lacks rows that arrived later.
+    `read_at`: monotonic time at which the read of the map began. The map lacks rows that arrived
+    later.
     """
     plan = partition.plan
     known = maps.get(plan.map_key)
@@ -145,8 +147,8 @@ def put_off(partition: Partition, maps: Maps, read_at: float | None = None) -> b
 
 
 def may_begin(partitions: Iterable[Partition], maps: Maps, flow: str) -> list[Partition]:
-    """Return the partitions that have a row, or whose plan permits a start without a row. Other
-    partitions fail with the plan's reason.
+    """Return the partitions that have a row in the offset map, or whose plan permits a start
+    without a row. Other partitions fail with the plan's reason.
 
     A row proves that the copy is this flow's, even if the plan was made before the row and does not
     permit a start.
@@ -258,8 +260,9 @@ def _fan(plan: PartitionPlan, maps: Maps) -> Fan:
 
 
 def _from_mark(partition_map: PartitionMap) -> tuple[Run, ...]:
-    """Return the runs in which the end of the branch's copy can be: the runs from the map's mark
-    on, because a mark is a point that the copy has reached. The first run is always included.
+    """Return the runs in which the end of the branch's copy can be. These are the runs from the
+    map's `Mark` on, because a mark is a point that the copy has reached. The first run is always
+    included.
     """
     if partition_map.mark is None:
         return tuple(partition_map.runs)
@@ -294,9 +297,11 @@ def _latest_start(plan: PartitionPlan, maps: Maps) -> int:
 
 
 def _group_start(plan: PartitionPlan, maps: Maps) -> int:
-    """Return the offset that the flow's group has committed, or -1 if there is none, or if an
-    earlier topic of this name was copied. Kafka stores offsets by topic name, so the offset may be
-    this flow's position in the earlier topic, committed just after the topic was re-created.
+    """Return the offset that the flow's group has committed. Return -1 if there is none, or if an
+    earlier topic of this name was copied.
+
+    Kafka stores offsets by topic name. So the offset may be this flow's position in the earlier
+    topic, which was committed just after the topic was re-created.
     """
     is_known = any(
         known.topic == plan.source.topic and key.source_topic_id != plan.source_topic_id

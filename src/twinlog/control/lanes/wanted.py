@@ -21,7 +21,7 @@ def replan(
 ) -> list[Partition]:
     """Apply plans and intents. Return the partitions that must leave their lanes, if any.
 
-    When a paused partition is resumed, its lane searches the position in both logs, because the
+    When a paused partition is resumed, its next lane searches the position in both logs. The
     position at which the former lane stopped may not be valid any more.
     """
     leaving: list[Partition] = []
@@ -109,7 +109,8 @@ def continue_from(
 ) -> None:
     """Take over the partitions of the previous run. Their counts continue, and partitions that are
     no longer wanted become RELEASED. No other state is valid in a new generation, because another
-    leader may have copied in the meantime.
+    leader may have copied in the meantime. `foreign_until`: monotonic time until which requests of
+    the former lanes may arrive.
     """
     for partition in former:
         known = partitions.get(partition.plan.source)

@@ -11,14 +11,14 @@ because all processes see a log in the same order (`mirror.state.generations`).
    and leads only if the first claim of this number is its own.
 2. A claim relies on checks that were made before it. If another process has claimed a generation
    since the checks, the claim is not written, and the set-up is repeated.
-3. A generation is above every generation in the state topic *and* in the rows of the offset map,
-   because either topic may have lost its end. If claims were lost, the flow also gets a new
-   producer ID, because the IDs in the lost claims are unknown.
+3. A generation is above every generation in the state topic *and* in the rows of the offset map.
+   Both are needed, because either topic may have lost its end. If claims were lost, the flow also
+   gets a new producer ID, because the IDs in the lost claims are unknown.
 4. The map is read before the claims, so every generation in the rows read was already claimed.
 5. A key is never written twice, so compaction keeps the order of claims (`append_once`).
-6. Settings that determine a record's ordinal (`_meaning`) change only after all lanes with the old
-   settings have stopped: because the previous generation was closed, or because the time for late
-   requests is over.
+6. A record's ordinal is the number of the flow's records before it. Settings that determine
+   ordinals (`_meaning`) change only after all lanes with the old settings have stopped. They have
+   stopped if the previous generation was closed, or if the time for late requests is over.
 
 **What may die**
 
@@ -243,7 +243,8 @@ class FlowClaims:
 
     def _check_meaning(self, history: FlowHistory | None, *, fresh_id: bool) -> None:
         """Raise SetupWaiting if the changed settings give records other ordinals while a lane with
-        the former settings may still send.
+        the former settings may still send. An ordinal is the number of the flow's records before a
+        record, and its sequence.
         """
         if history is None or history.latest is None or history.is_closed:
             return
@@ -261,8 +262,9 @@ class FlowClaims:
             )
 
     def _meaning(self) -> str:
-        """Return a digest of the settings that determine each record's ordinal. A change of these
-        settings takes effect only after all lanes have drained.
+        """Return a digest of the settings that determine each record's ordinal (number of the
+        flow's records before it). A change of these settings takes effect only after all lanes have
+        drained.
         """
         parts = [
             self.config.isolation_level.value,

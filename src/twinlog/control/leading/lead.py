@@ -1,9 +1,10 @@
 """Determines whether this process leads a flow, stands by, or is not permitted to join the flow's
 group.
 
-A standby compares its configuration with the leader's, which is in the leader's member metadata
-(`config.effective`), because a process with another file would change the flow when it takes over.
-A difference is only reported; a leader is never affected by another process's file.
+A standby compares its configuration with the leader's, because a process with another file would
+change the flow when it takes over. The leader's configuration is in its member metadata
+(`config.effective`). A difference is only reported; a leader is never affected by another process's
+file.
 """
 
 from __future__ import annotations

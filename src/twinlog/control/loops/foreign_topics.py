@@ -1,9 +1,9 @@
 """Finds topics of other clients that have the name of a remote topic, before this flow adds
 partitions, sets configs, or copies records to them.
 
-A lane checks only one partition, when its copy starts. But a whole topic belongs to one owner. If a
-partition has records of another client, and neither the state topic nor the offset map has a row of
-the topic, no records must be copied to the topic's empty partitions either.
+A lane checks only one partition, when its copy starts. But a whole topic belongs to one owner.
+Suppose that a partition has records of another client, and neither the state topic nor the offset
+map has a row of the topic. Then no records must be copied to the topic's empty partitions either.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ def foreign_topics(
 ) -> dict[str, TwinlogError]:
     """Return FOREIGN_DATA errors by source topic. `rows`: rows of the topics that may be copied.
 
-    If a partition cannot be read now, for example because it has no leader, its topic gets that
-    error and is checked again by the next discovery. If this user is not permitted to read a topic,
-    only the lanes check it.
+    A partition may be unreadable now, for example because it has no leader. Then its topic gets
+    that error, and is checked again by the next discovery. If this user is not permitted to read a
+    topic, only the lanes check it.
 
-    Nothing is checked under the identity policy, or if topics are partitioned by key, because
-    other clients are then permitted to write to remote topics.
+    Nothing is checked under the identity policy, or if topics are partitioned by key. In these
+    cases other clients are permitted to write to remote topics.
     """
     if flow.policy.kind is PolicyKind.IDENTITY or flow.keyed_partitions:
         return {}

@@ -10,12 +10,12 @@ There are four checks, two for the flow and two for each topic:
 4. Does a flow of another name copy the same topic to the same cluster?
 
 Two processes may start at the same time and form a loop, A->B and B->A. Each process first writes
-its rows to its target, then reads the rows of its source, so at least the later one sees the other
-one's rows. At worst both do. Then neither copies, both withdraw their rows, and check again later.
-In a longer loop, each flow passes a row's lineage (the clusters that the records have passed) to
-the next flow only at a discovery. So the last flow may already copy when the lineage has come
-round. It then finds the loop at its next discovery, and stops copying the topic. A loop within one
-process is found in its configuration immediately.
+its rows to its target, then reads the rows of its source. So at least the process that reads later
+sees the other process's rows. At worst both do. Then neither copies, both withdraw their rows, and
+check again later. In a longer loop, each flow passes a row's lineage (the clusters that the records
+have passed) to the next flow only at a discovery. So the last flow may already copy when the
+lineage has come round. It then finds the loop at its next discovery, and stops copying the topic. A
+loop within one process is found in its configuration immediately.
 """
 
 from __future__ import annotations
@@ -415,9 +415,9 @@ class LoopGuard:
         begun: BegunCopies,
         target: ClusterState,
     ) -> TwinlogError | None:
-        """Return an error if a topic cannot have its new name, else None. It cannot if it was
-        copied under another name before, or if the new name belongs to the copy of another topic
-        that exists or is about to begin. Both remote topics are left as they are.
+        """Return an error if a topic cannot have its new name, else None. There are two reasons:
+        the topic was copied under another name before, or the new name belongs to the copy of
+        another topic, which exists or is about to begin. Both remote topics are left as they are.
         """
         topic, before, holds = row.source_topic, "", ""
         for other in begun.related(row):

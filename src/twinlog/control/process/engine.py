@@ -8,7 +8,7 @@ application also starts with the process. It then reserves one executor while it
 
 Without an executor the process waits, and flows without lanes show WAITING_FOR_SPARK. If Spark's
 cluster ends the application, it is started again. On a standalone cluster, an application without
-executors is also started again: a master that was restarted does not know the application, ends its
+executors is also started again. A master that was restarted does not know the application, ends its
 executors, and never starts new ones. Spark reports neither event to the application.
 """
 

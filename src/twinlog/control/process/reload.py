@@ -103,7 +103,7 @@ class Reloader:
     def _reloaded(self) -> ReloadResult:
         config = refuse_transforms(self._read())
         changes = changes_between(self._config, config)
-        # key files are read here, so that errors in them do not stop a flow either
+        # read key files here, because an error in one must not stop a running flow either
         changed = tuple(self._setup(flow) for flow in changes.changed)
         added = tuple(self._setup(flow) for flow in changes.added)
         self._adopted(config)

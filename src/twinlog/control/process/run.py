@@ -178,8 +178,8 @@ def _reloader(
 # this thread, even if the driver does not connect.
 
 TURN_S: Final = CHECK_EVERY_S / 2
-"""Seconds between two turns: half of the check interval, so that a turn that comes a moment before
-the check is due does not delay the check by a whole interval.
+"""Seconds between two turns: half of the check interval. If a turn comes a moment before the check
+is due, the check is delayed by a turn, not by a whole interval.
 """
 
 

@@ -3,10 +3,10 @@ leads fewer.
 
 The first process in a flow's group leads the flow, so a process that starts later leads nothing.
 Each standby announces how many flows it leads, and whether it can lead another one. A leader that
-leads at least two flows more than a standby hands over half of the difference: it drains each flow,
-closes the generation, and leaves the flow's group for a while. Each move makes the difference
-smaller, and a difference of one is ignored. So two processes end with half of the flows each, and
-no flow moves after that.
+leads at least two flows more than a standby hands over half of the difference. For each of these
+flows, it drains the flow, closes the generation, and leaves the flow's group for a while. Each move
+makes the difference smaller, and a difference of one is ignored. So two processes end with half of
+the flows each, and no flow moves after that.
 
 A difference must last for `SETTLE_S` plus a random part of it, because otherwise two leaders would
 give too many flows to one newcomer. After each move, the next difference must last twice as long.

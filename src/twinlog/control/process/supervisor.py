@@ -200,7 +200,7 @@ class Supervisor:
     def _leave_groups(self) -> None:
         left = [flow.setup for flow in self.flows if flow.phase is Phase.LEFT]
         leaving = [leave(setup) for setup in left]
-        until = self.clock.monotonic() + LEAVE_WITHIN_S  # for all threads
+        until = self.clock.monotonic() + LEAVE_WITHIN_S  # one deadline for all threads
         for thread in leaving:
             thread.join(max(0.0, until - self.clock.monotonic()))
         self._failed.join(max(0.0, until - self.clock.monotonic()))
@@ -216,9 +216,9 @@ class Supervisor:
         return self.leases.start(run, lanes)
 
     def lease_s(self, setup: FlowSetup) -> tuple[float, float]:
-        """Return the duration of the flow's leases, and of its first lease. Lease changes of
-        different flows are spread over the lease, so that not all double their lanes at the same
-        time.
+        """Return (duration of a lease of the flow, duration of its first lease), both in seconds.
+        First leases differ, so that not all flows change their leases, and so double their lanes,
+        at the same time.
         """
         lease_s = self._lease_s or float(setup.config.lanes.lease_seconds)
         before = next(n for n, flow in enumerate(self.flows) if flow.setup is setup)
@@ -300,7 +300,7 @@ class Leases:
             case LaneConnected(peer):
                 run = self._runs.get(peer.identity.lease)
                 if run is None:
-                    peer.send(EndLane())  # its lease has ended
+                    peer.send(EndLane())  # the lane's lease has ended
                 elif (lane := run.on_connected(peer)) is not None:
                     self._lanes[peer] = (run, lane)
             case LaneMessage(peer, message):

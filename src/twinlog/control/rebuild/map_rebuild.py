@@ -14,9 +14,9 @@ The steps, and why a crash between two of them does no harm:
    has not moved. If this process freezes here and another process becomes leader, the rows that it
    writes later are in an older term. They are void if the leader has written rows. Otherwise the
    leader has copied nothing to this log either, so the rows are still correct.
-4. If only some rows of a partition are written, a mirror can safely start with the map, and the
-   rows are recognized as incomplete (`mirror.map.rebuilt_map`). Running the command again rebuilds
-   the partition from the beginning.
+4. If only some rows of a partition are written, a mirror can safely start with the map. The rows
+   are recognized as incomplete (`mirror.map.rebuilt_map`). Running the command again rebuilds the
+   partition from the beginning.
 5. The generation is closed, so that the next mirror does not wait for lanes that never existed.
 """
 
@@ -94,7 +94,9 @@ class MapRebuild:
         self._say = say
         self._claimed: ClaimedGeneration | None = None
         self._is_over = True
-        """True if no lane of an earlier generation can still send, so the generation is closed."""
+        """True if no lane of an earlier generation can still send. Otherwise `close` does not write
+        the end of the claimed generation, so that the next mirror waits for such lanes.
+        """
         self._source = prompt_client(setup.source)
         self._target = prompt_client(setup.target)
         self._flow_producers: frozenset[int] = frozenset()

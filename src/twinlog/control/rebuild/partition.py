@@ -1,10 +1,12 @@
 """Finds the lost map of one partition by comparing both logs, without writing anything.
 
-1. The target's batch headers show the producer of each batch. Their sequences show K, the target
-   offset minus the ordinal of each record (`writers`).
-2. The copy may have begun with the source's first record, at any target position, or with any
-   source record that equals the first record that the target still has. Each of these is a
-   candidate.
+1. The target's batch headers show the producer of each batch. Sequences are ordinals modulo 2^31.
+   An ordinal is the number of records that the flow had written to the partition before a record.
+   So sequences show K, the target offset minus the ordinal (`writers`).
+2. Candidates for the begin of the copy are found. One is the source's first record. Its ordinal is
+   unknown, because the target may have deleted its copy. The others are pairs of equal records: any
+   source record, and the first record that the target still has. If the source lacks offsets before
+   its record, the target record may also be one of the next records.
 3. Each candidate is followed to the end of the target, record by record (`rebuilt_map`).
 
 The map is known if all candidates that reach the target's end lead to the same source offset. If
@@ -46,8 +48,9 @@ from twinlog.wire.records import Record
 HEAD: Final = 20_000
 """Number of records at the target's start that are searched for in the source."""
 SEARCHED_FROM_BEGINNING: Final = 1 << 20
-"""Number of target ordinals in which the source's first record is searched while both logs are
-followed. If the target has more, it is searched like any other record (`_from_first_is_near`).
+"""The source's first record is searched for while both logs are followed, unless its copy may be
+after this many records of the flow. Then it is searched for like any other record
+(`_from_first_is_near`).
 """
 MAX_BEGINNINGS: Final = 1_000
 
@@ -71,14 +74,15 @@ class Rebuilt:
 @dataclass(slots=True, kw_only=True)
 class _Beginnings:
     """Pairs of equal records, one of the source and one of the target, at which the copy may have
-    begun. A source record's number is its index among the records that the source still has.
+    begun. A source record's number is its index among the records that the source still has. A
+    target record's ordinal is the number of the flow's records before it.
     """
 
     pairs: dict[Pair, int] = field(default_factory=dict)
-    """The number of the source record, by pair of source offset and target ordinal."""
+    """Number of the source record, by pair (source offset, ordinal of the target record)."""
     far: dict[int, list[tuple[int, int, int]]] = field(default_factory=dict)
-    """Source records that are searched for in the whole target. By identity: offset, number, and
-    number of offsets without a record before the source record.
+    """Source records that are searched for in the whole target, by the hash of their content
+    (`number_of`): (offset, number, count of offsets without a record before the source record).
     """
 
     def add(self, upstream: int, ordinal: int, number: int) -> None:
@@ -166,8 +170,9 @@ class Rebuild:
         return next(attempt for attempt in tries if attempt.ends and attempt.equal)
 
     def _from_first_is_near(self) -> bool:
-        """Return True if the copy can be followed from the source's first record, which is searched
-        for only in SEARCHED_FROM_BEGINNING ordinals.
+        """Return True if the copy of the source's first record is certainly among the first
+        SEARCHED_FROM_BEGINNING records of the flow. Then it is searched for while both logs are
+        followed, otherwise like any other record.
         """
         return self._end_ordinal <= SEARCHED_FROM_BEGINNING or (
             self._source.start == 0 and self._first_ordinal <= SEARCHED_FROM_BEGINNING
@@ -213,11 +218,12 @@ class Rebuild:
         return Follower(window, self._k, waiting).follow(slots, ordinal)
 
     def _extend(self, runs: RunList, pair: Pair, number: int, first: int) -> None:
-        """Extend the runs to the record at which the copy began, which the target has deleted.
+        """Extend the runs to the record at which the copy began, if the target has deleted that
+        record. `first`: ordinal of the flow's first record that the target still has.
 
-        `number` source records precede the pair's source record, and `ordinal` copied records
-        precede its target record. The map begins the smaller number of records earlier, unless the
-        source was compacted in between.
+        `number` source records precede the pair's source record, and as many copied records as its
+        ordinal says precede its target record. The map begins the smaller of both numbers earlier,
+        unless the source was compacted in between.
         """
         upstream, ordinal = pair
         back = min(number, ordinal)
@@ -300,7 +306,9 @@ def _ends(tries: Iterable[FollowedPath]) -> list[int]:
 
 
 def _with_room(slots: Iterator[Slot], deleted: int) -> Iterator[Slot]:
-    """Yield the slots, with the offsets that retention deleted added to the first one's holes."""
+    """Yield the slots. The first one gets `deleted`, the number of offsets that retention deleted
+    before it, as additional holes.
+    """
     first = next(slots)
     yield first._replace(holes=first.holes + deleted)
     yield from slots
@@ -333,8 +341,9 @@ class TargetWriters:
     """The result of reading all batch headers of a target partition."""
 
     k: int | None = None
-    """Target offset minus ordinal, which is the same for all records of the flow. It follows from
-    the producers' sequences. None if the flow has written no batch.
+    """Target offset minus ordinal (number of the flow's earlier records), which is the same for all
+    records of the flow. It follows from the producers' sequences. None if the flow has written no
+    batch.
     """
     first: int = 0
     """Offset of the flow's first batch that the log still has."""
@@ -395,7 +404,9 @@ def _foreign_error(tp: TopicPartition, header: BatchHeader, what: str) -> Partit
 def target_records(
     log: RebuildLog, begin: int, k: int, *, with_timestamp: bool
 ) -> Iterator[NumberedRecord]:
-    """Yield the target's records from offset `begin` on, with ordinals for this `k`."""
+    """Yield the target's records from offset `begin` on, each with its ordinal, which is its offset
+    minus `k`.
+    """
     for header, batch in _batches(log, begin):
         for record in () if batch is None else decode(header, batch):
             if begin <= record.offset < log.end:

@@ -1,7 +1,7 @@
-"""Finds the positions of partitions that no lane of this run has begun, because the flow is paused
-or the partitions had stopped before the run. The offset map and the target's log ends show how far
-they are copied. The source returns the timestamp of the next record. So the source's retention is
-watched for these partitions, too.
+"""Finds the positions of partitions that no lane of this run has begun. There are such partitions
+if the flow is paused, or if partitions had stopped before the run. The offset map and the target's
+log ends show how far they are copied. The source returns the timestamp of the next record. So the
+source's retention is watched for these partitions, too.
 
 The position of a partition that was never copied is where its copy would begin.
 
@@ -81,8 +81,8 @@ class IdleQueries:
 
     def _begins(self, plan: PartitionPlan, replica: Replica) -> int | None:
         """Return the source offset at which a partition's copy resumes or would begin. Return None
-        if only a start can decide that: the copy begins at a time or the log end, or its map has
-        been lost or cannot be read.
+        if only a start can decide that. This is so if the copy begins at a time or the log end, or
+        if its map has been lost or cannot be read.
         """
         if replica.copied.ordinal is not None:
             return replica.copied.resumes_at

@@ -168,8 +168,8 @@ def _quota(run: RunningFlow) -> str:
 
 RETENTION_NEAR: Final = "RETENTION_NEAR"
 NEAR: Final = 0.25
-"""A partition that is not catching up is reported when the time until its next record is deleted is
-less than this share of the topic's retention.
+"""A partition that is not catching up is reported if its next record is deleted soon: in less than
+this share of the topic's retention.
 """
 
 NEAR_S: Final = 3600.0

@@ -1,5 +1,5 @@
-"""The interface of a flow's run for the modules of `control.risk`: partitions and lanes, a way to
-run blocking calls outside the supervisor's thread, and the limits for the risk.
+"""The interface of a flow's run for the modules of `control.risk`: partitions and lanes, and the
+limits for the risk. `InBackground` runs blocking calls outside the supervisor's thread.
 """
 
 from __future__ import annotations

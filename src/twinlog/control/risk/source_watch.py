@@ -470,8 +470,8 @@ class SourceWatch:
     def _only_unchanged(
         self, answers: SourceAnswers, ids: Mapping[TopicPartition, TopicId], asked_at: float
     ) -> SourceAnswers:
-        """Return the answers without those for re-created topics. Offsets are queried by name, but
-        the offsets of a re-created topic have no relation to the copied records.
+        """Return the answers without the values of re-created topics. Offsets are queried by name,
+        but the offsets of a re-created topic have no relation to the copied records.
         """
         same = {tp for tp, topic_id in ids.items() if answers.ids.get(tp.topic) == topic_id}
         for tp in answers.ends.keys() & ids.keys() - same:

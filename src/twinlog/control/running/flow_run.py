@@ -258,7 +258,8 @@ class LaneReports:
         if partition is not None:
             self._run.errors.update(partition.on_progress(progress))
             if self._run.once and partition.learns_end(progress):
-                self._run.release([partition])  # so that a lane gets it again, with its end
+                # so that a lane gets the partition again, with its end
+                self._run.release([partition])
 
     def _degraded(self, lane: Lane, report: Progress) -> None:
         """Store on a lane and its partitions whether the lane reaches both clusters, or why not."""
@@ -269,7 +270,8 @@ class LaneReports:
             self._run.errors[UNREACHABLE] += 1
         held: Iterable[Partition] = lane.partitions.values()
         if not lane.is_ready:
-            # it has no partition yet, so note this on all pending partitions, which wait for lanes
+            # the lane has no partition yet, so note this on all pending partitions, which wait for
+            # lanes
             every = self._run.partitions.values()
             held = [p for p in every if p.placement is Placement.PENDING]
         for partition in held:

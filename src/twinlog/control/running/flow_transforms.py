@@ -6,8 +6,8 @@ itself, it is started again, after a pause that grows until an application answe
 records. A lane stores the ranges without an answer, and offers them to the next application. If a
 range gets no answer, the application is ended as well (`on_unanswered`).
 
-The driver does not wait for the application to start, because its Spark needs about ten seconds,
-and the user's modules can run any code when they are imported.
+The driver does not wait for the application to start, because the application's Spark needs about
+ten seconds. Also, the user's modules can run any code when they are imported.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ MOST_PAUSE_S: Final = 60.0
 READY_WITHIN_S: Final = 300.0
 """Seconds in which the application must be ready. A start takes 10 s, on a busy machine 60 s."""
 RESTARTED_AFTER_S: Final = 120.0
-"""Seconds after its start in which an application is not ended although a range has no answer,
+"""For this many seconds after its start, an application is not ended if a range has no answer,
 because lanes may have waited for the previous application.
 """
 ENDED: Final = "its process has ended (see its last lines in the log)"
@@ -81,11 +81,12 @@ class FlowTransforms:
         if self._application is None and self._clock.monotonic() >= self._next_at:
             self._start()
         elif self._application is not None and self._is_late:
-            self._application.kill()  # its thread reports the end
+            self._application.kill()  # the thread of the application reports its end
         wanted = frozenset(ports)
         if self.is_ready and self._application is not None and wanted != self._ports:
             self._ports = wanted
-            # ignore that the application has ended, because its thread reports the end
+            # ignore that the application has ended, because its own thread (`_listen`) reports the
+            # end
             with suppress(OSError, ValueError):
                 self._application.connect(RangePorts(ports=tuple(wanted)))
 
@@ -100,7 +101,7 @@ class FlowTransforms:
         is_new = self._clock.monotonic() - self._began < RESTARTED_AFTER_S
         if self._application is not None and self.is_ready and not is_new:
             self.is_ready, self._unanswered = False, why
-            self._application.kill()  # its thread reports the end
+            self._application.kill()  # the thread of the application reports its end
 
     def stop(self) -> None:
         """End the application permanently. This may take seconds."""
@@ -135,7 +136,7 @@ class FlowTransforms:
                     self._call(partial(self._on_message, application, message))
         except (CorruptData, ValueError) as error:  # ValueError: `stop` has closed the pipe
             problem = str(error)
-        application.stop()  # it may still run although its output has ended
+        application.stop()  # the application may still run although its output has ended
         self._call(partial(self._on_end, application, problem or ENDED, fate))
 
     def _on_message(self, application: TransformsApplication, message: object) -> None:

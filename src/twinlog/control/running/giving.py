@@ -1,10 +1,11 @@
 """Which lane gets which partition, so that two lanes never write to one partition at the same time.
 
-**Problem.** All lanes of a flow write the same records under one producer ID, and a record's
-sequence is its ordinal, whichever lane sends it. So as long as the target remembers the producer
-ID, a second writer does no harm: the broker appends each batch once. It rejects a second copy of
-the batch, or repeats the response to the first. But a broker forgets a producer ID some time after
-the timestamp of its last record (one day by default). Then two writers damage the log:
+**Problem.** All lanes of a flow write the same records under one producer ID. Whichever lane sends
+a record, its sequence is its ordinal, that is, the number of the flow's records before it. So as
+long as the target remembers the producer ID, a second writer does no harm: the broker appends each
+batch once. It rejects a second copy of the batch, or repeats the response to the first. But a
+broker forgets a producer ID some time after the timestamp of its last record (one day by default).
+Then two writers damage the log:
 
 - A broker accepts any first sequence of an unknown ID, so the same records are appended twice.
 - A batch is rejected, the ID expires, and the other lane's next batch is accepted in its place.
@@ -21,11 +22,11 @@ the timestamp of its last record (one day by default). Then two writers damage t
 1. A partition that was handed over (`Released` with a start point) goes to the next lane directly.
 2. Any other start is cold: the map is first read to its end, and the Take has a new term.
 3. When a lane is lost, its partitions go to another lane directly. Their Takes contain the time for
-   which requests of the lost lane may still arrive (`RunState.give_up`), and the new lane holds
-   back batches that could collide with such requests. Two kinds of partitions are not given to a
-   lane before that (`takes.put_off`). The first are partitions without any row in the map, because
-   the lost lane may still determine where the copy begins. The second are transformed partitions,
-   because only the map shows which records of the source they have.
+   which requests of the lost lane may still arrive (`RunState.give_up`). The new lane holds back
+   batches that could collide with such requests. Two kinds of partitions are not given to a lane
+   until that time is over (`takes.put_off`). The first are partitions without any row in the map,
+   because the lost lane may still determine where the copy begins. The second are transformed
+   partitions, because only the map shows which records of the source they have.
 
 The driver often cannot know whether a lost lane is dead. It relies on three times instead:
 
@@ -58,9 +59,9 @@ The new lane decides about each batch:
   after a pause.
 
 **Rejected:** to wait 20 s before the partitions of a lost lane are given to another. Most
-partitions of most clusters are idle and have nothing to send, and 1,000 of them took 43 s to reach
-their end again after a mirror was killed. Now a start begins immediately, and only batches wait
-(ADR 37).
+partitions of most clusters are idle and have nothing to send. With that wait, 1,000 of them took 43
+s to reach their end again after a mirror was killed. Now a start begins immediately, and only
+batches wait (ADR 37).
 """
 
 from __future__ import annotations
@@ -153,7 +154,9 @@ class Assigner:
         cold = []
         for partition in self._cold_partitions():
             if partition.left_at > self._map.began:
-                continue  # its lane may have written rows during this read; the next read has them
+                # the partition's former lane may have written rows during this read; the next read
+                # has them
+                continue
             if (error := maps.problem(partition.plan.source)) is not None:
                 run.errors[error.code] += 1
                 fail_without_map(partition, error)

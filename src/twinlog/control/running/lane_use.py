@@ -6,7 +6,7 @@ two lanes take nearly twice the CPU of one lane (ADR 41).
     traffic      light for a while         busy
     partitions   -> all in one lane        -> spread over all lanes
 
-The other lanes of the lease stay connected and idle, so partitions move to them within
+The other lanes of the lease stay connected and idle. So partitions move to them within
 milliseconds, by the same messages as at a change of leases. After each return to all lanes, the
 next period of light traffic must be twice as long, so that a flow with regular peaks rarely moves
 its partitions.

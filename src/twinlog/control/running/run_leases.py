@@ -3,9 +3,9 @@ lost.
 
 A lane is a task of a Spark job, and a lease is that job. Spark decides on which executors its tasks
 run, and starts a task again if it dies. A lease lasts for `twinlog.lease.seconds` (300), then the
-next one replaces it. So the number of lanes follows the executors that Spark has, lanes that were
-lost are replaced on other hosts, and changed settings take effect: a lease with outdated settings
-is replaced immediately.
+next one replaces it. So the number of lanes follows the executors that Spark has, and lost lanes
+are replaced on other hosts. Changed settings take effect, because a lease with outdated settings is
+replaced immediately.
 
     lease 1   WARMING | CURRENT ----------------------------- | RETIRING: drains, ends
     lease 2                           WARMING: lanes connect  | CURRENT -----------------
@@ -13,8 +13,8 @@ is replaced immediately.
 
 **Invariant.** At most one lease is warming, and at most one is current. Only lanes of the current
 lease get partitions (`giving`). A new lease warms up beside the current one, which costs two task
-slots per lane for a moment. Its lanes connect and open their connections to both clusters before
-they get a partition, so the copy pauses only for a message in each direction.
+slots per lane for a moment. Before its lanes get a partition, they connect to the driver and to
+both clusters. So the copy pauses only for a message in each direction.
 
 **What may fail**
 
@@ -130,18 +130,18 @@ class RunLeases:
         run, before = self._run, self._run.current
         warm.state = LeaseState.CURRENT
         if run.pacer is not None and not (warm.work.has_budget or run.work.has_budget):
-            run.pacer = None  # no lane with a budget runs any more
+            run.pacer = None  # no lane of this or the next lease obeys a limit
         if before is not None:
             before.state = LeaseState.RETIRING
             for lane in before.lanes.values():
                 run.release(lane.partitions.values())
 
     def _replace_lanes(self, warm: Lease, before: Lease) -> None:
-        """Replace lanes of the previous lease by ready lanes with the same number, so that the
-        slots of the replaced lanes are free for more lanes of the next lease.
+        """Replace lanes of the previous lease by ready lanes with the same number. Then the slots
+        of the replaced lanes are free for more lanes of the next lease.
 
         If the cluster now has fewer slots than the previous lease has lanes, no lane of the next
-        lease starts until one ends. So after a while, end one.
+        lease starts until one ends. So after a while, end one lane of the previous lease.
         """
         for lane in warm.ready_lanes if warm.is_partly_warm else ():
             old = before.lanes.get(lane.key.lane)
@@ -234,7 +234,7 @@ MAX_LEASE_RETRY_S: Final = 30.0
 @dataclass(slots=True, kw_only=True)
 class LeaseRetry:
     """Decides when a flow's next lease starts after a failure. A Spark job without a ready lane is
-    likely to fail again.
+    likely to fail again, so the pause grows.
     """
 
     clock: Clock
@@ -252,7 +252,7 @@ class LeaseRetry:
         self._next = self.clock.monotonic() + self._pause.next_s()
 
     def on_success(self) -> None:
-        """Note that a lane is ready."""
+        """Note that a lane is ready. The pause after the next failure is short again."""
         self._pause.reset()
 
     @property

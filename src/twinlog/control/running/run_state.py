@@ -119,8 +119,9 @@ class RunState:
                 lane.peer.send(Release(partitions=tuple(tps)))
 
     def give_up(self, lane: Lane) -> None:
-        """Give up a lane. With their next Takes, its partitions get the time for which its requests
-        may arrive: until the lane has certainly stopped and its sockets have timed out.
+        """Give up a lane. The lanes that get its partitions next learn until when requests of the
+        given-up lane may arrive: until that lane has certainly stopped and its sockets have timed
+        out.
         """
         late_s = late_requests.wait_s() + lane.throttle.longest_ms / 1000
         until = self.clock.monotonic() + late_s - (self.clock.boot() - lane.peer.last_heard)

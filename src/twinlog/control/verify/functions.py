@@ -59,7 +59,9 @@ class FlowFunctions:
         threading.Thread(target=self._listen, name="twinlog-functions", daemon=True).start()
 
     def offer(self, tp: TopicPartition, stretch: Stretch) -> None:
-        """Submit a stretch of the partition's source records to the transforms, and number it."""
+        """Submit a part of the partition's source records (`Stretch`) to the transforms, and set
+        the number by which `answer` finds the result.
+        """
         stretch.number = next(self._numbers)
         lent = SourceRange(
             number=stretch.number,
@@ -74,8 +76,8 @@ class FlowFunctions:
         self._port.offer(lent)
 
     def answer(self, tp: TopicPartition, stretch: Stretch) -> RangeAnswer:
-        """Wait for the transformed records. Raises TwinlogError if the functions fail or cannot be
-        compared.
+        """Wait for the transformed records of a part that was submitted by `offer`. Raises
+        TwinlogError if the functions fail or cannot be compared.
         """
         names = {one.name for one in self._transforms.of_topic(tp.topic)}
         with self._changed:

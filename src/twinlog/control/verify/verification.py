@@ -291,8 +291,9 @@ class _Flow:
     def _scope_offsets(
         self, tps: Sequence[TopicPartition]
     ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
-        """Return by partition the first offsets at or after `since_ms`, and those at or after
-        `until_ms`. An offset is -1 if no record is that new.
+        """Return (since, until), two mappings by partition: the first offsets at or after
+        `since_ms`, and at or after `until_ms`. An offset is -1 if no record is that new. A mapping
+        is empty if its time is not set.
         """
         isolation = self._setup.config.isolation_level
         since, until = (

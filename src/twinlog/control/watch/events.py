@@ -81,7 +81,7 @@ class ProcessEvents(Struct, frozen=True, kw_only=True):
 
 
 class EventLog(logging.Handler):
-    """Stores the newest events, and writes those of this process to its file."""
+    """Stores the newest events, and writes the events of this process to its file."""
 
     def __init__(self, config: Path) -> None:
         super().__init__(logging.INFO)
@@ -95,9 +95,9 @@ class EventLog(logging.Handler):
         self._is_changed = False
         self._number = 0
         self._host, self._pid = socket.gethostname(), os.getpid()
-        # A random ID of this run, because host, pid and start time may be those of another run: a
-        # restarted container has the host and pid of its predecessor, containers on the host's
-        # network share the host name, and the clock may be wrong.
+        # A random ID of this run, because host, pid and start time may be those of another run. A
+        # restarted container has the host and pid of its predecessor. Containers on the host's
+        # network share the host name. The clock may be wrong.
         self._run = secrets.token_hex(8)
 
     @property

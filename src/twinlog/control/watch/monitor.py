@@ -130,11 +130,12 @@ class BusyTopics:
         self._rows: dict[TopicKey, array[int]] = {}
         """The rows of each topic, one after the other in one array."""
         self._bytes: dict[TopicKey, int] = {}
-        """Bytes of every topic at the last update."""
+        """Bytes copied of each topic up to the last update."""
 
     def update(self, now_ms: int, flows: Iterable[FlowSnapshot]) -> None:
-        """Add a row for each topic in the history. A new topic replaces one in the history if it
-        had more traffic since the last update than the replaced one in its whole hour.
+        """Add a row for each topic in the history. A topic that is not in the history replaces one
+        that is, if its traffic since the last update exceeds the traffic of the replaced topic in
+        its whole hour.
         """
         totals = {
             (flow.flow, topic): total

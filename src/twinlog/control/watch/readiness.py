@@ -8,9 +8,9 @@ cluster, or has failed, has a known cause, so its time limit is only a few secon
 
 A flow is ready in these cases:
 
-- Progress: another record is on the target, or the copy's position at the source has advanced
-  (aborted data and compacted gaps advance it without a record). A position that went back and forth
-  is not progress, because only offsets beyond the furthest one so far count.
+- Progress: another record is on the target, or the copy's position at the source has advanced.
+  Aborted data and compacted gaps advance the position without a record. A position that went back
+  and forth is not progress, because only offsets beyond the furthest one so far count.
 - Standby: another process leads the flow, and this process is working. A standby whose
   configuration differs from the leader's is also ready. It would take over nevertheless. In
   addition, a rolling update stops the old process only after the new one is ready, and must not
@@ -129,7 +129,7 @@ def _has_progressed(known: _KnownState, partition: PartitionSnapshot) -> bool:
     if furthest is None:
         if partition.upstream is None:
             return False
-        # the offset at which it resumes is not progress
+        # the offset at which the partition resumes is not progress
         known.furthest[key] = _Furthest(partition.records, partition.upstream)
         return partition.records > 0
     upstream = furthest.upstream if partition.upstream is None else partition.upstream

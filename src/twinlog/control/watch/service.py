@@ -7,8 +7,8 @@
 - STATUS= has the text for `systemctl status`: the flows and their states.
 - WATCHDOG=1 with every turn of the supervisor if systemd requests it, so that systemd replaces a
   process that hangs.
-- RELOADING=1 with the time (MONOTONIC_USEC) when a reload of the configuration begins, and READY=1
-  when the differences were passed to the supervisor, or nothing has changed.
+- RELOADING=1 with the time (MONOTONIC_USEC) when a reload of the configuration begins. READY=1 when
+  the differences were passed to the supervisor, or if nothing has changed.
 - STOPPING=1 when the shutdown begins.
 
 Without a service manager nothing is sent. The protocol is one datagram of `KEY=value` lines

@@ -2,8 +2,8 @@
 
 uvicorn has no deadline for a request that arrives byte by byte. Each connection is therefore
 registered in `OpenRequests` when it is opened, and closed when a deadline passes, whatever its
-state. With TLS, it is registered before the handshake, because asyncio's server reports a
-connection only after the handshake, and any number of connections could wait in it. A request whose
+state. With TLS, it is registered before the handshake. asyncio's server reports a connection only
+after the handshake, so any number of connections could wait in a handshake. A request whose
 response is cached (`Repeats`) is not parsed by h11, so h11's state does not include that request.
 """
 

@@ -335,8 +335,8 @@ async def _body(scope: Scope, receive: Receive) -> bytes | None:
             return None
         part = bytes(message.get("body", b""))
         size += len(part)
-        # an oversized body is read to its end, but not stored, because a client that is cut off
-        # while it writes does not see the response
+        # an oversized body is read to its end, but not stored. A client that is cut off while it
+        # writes does not see the response
         body = body + part if size <= LONGEST_BODY else b""
         if size > READ_AT_MOST or (size > LONGEST_BODY and not message.get("more_body", False)):
             raise RequestRefused(

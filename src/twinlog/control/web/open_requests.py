@@ -4,8 +4,8 @@
 A client that sends a byte now and then could keep a connection open as long as it likes. Each
 request therefore has a deadline, from its first byte to the last byte of its response. The pause
 until the next request of the same connection also has a deadline. In addition, the number of
-connections is limited. If there are too many, the server accepts a new connection and closes
-another one: the connection that has been idle for longest, or else the oldest connection with an
+connections is limited. If there are too many, the server accepts a new connection and closes the
+one that has been idle for longest. If none is idle, it closes the oldest connection with an
 incomplete request. Probes and scrapes send their request immediately, so they are not affected. The
 limit for each address applies first, so that a client displaces only its own connections.
 

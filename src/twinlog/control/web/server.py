@@ -91,8 +91,8 @@ class WebServer:
         return f"{scheme}://{self.address}"
 
     def start(self, died: Callable[[Exception], None] | None = None) -> None:
-        """Start the thread. If the server fails, `died` is called in that thread with the error,
-        after the socket is closed; without `died` the error ends the thread.
+        """Start the thread. If the server fails, the socket is closed, and `died` is called in that
+        thread with the error. Without `died` the error ends the thread.
         """
         self._died = died
         self._thread.start()

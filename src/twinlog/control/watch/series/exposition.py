@@ -115,7 +115,7 @@ OPENMETRICS: Final = f"{MEDIA_TYPE}; version=1.0.0"
 
 
 class _Series:
-    """Converts a reading to series, for one response."""
+    """Converts a `Reading` to series, for one response."""
 
     def __init__(self, reading: Reading, text: SeriesText, series: SeriesConfig) -> None:
         self._reading = reading

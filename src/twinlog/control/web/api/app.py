@@ -50,8 +50,8 @@ def app(site: Site) -> ASGIApp:
         if await kept.send(scope, send):
             return
         try:
-            # with `app` in the scope, Starlette raises an error for a wrong method; otherwise it
-            # responds
+            # with `app` in the scope, Starlette raises an error for a wrong method; otherwise
+            # Starlette would send a response of its own
             await router({**scope, "app": router}, receive, send)
         except HTTPException as error:
             allowed = sorted((error.headers or {}).get("Allow", "").split(", "))
@@ -226,7 +226,8 @@ SEND_WITHIN_S: Final = 10.0
 _STREAM_HEADERS: Final = [
     (b"content-type", b"text/event-stream"),
     NO_STORE,
-    (b"connection", b"close"),  # because the connection has no deadline any more
+    # closed after the stream, because the connection has no deadline any more
+    (b"connection", b"close"),
 ]
 
 

@@ -155,7 +155,9 @@ async def _topics(request: CheckedRequest) -> Answer:
 
 
 def _head(request: CheckedRequest, rows: str, parts: Parts, total: int) -> dict[str, Any]:
-    """Return all fields of a page of rows except the rows."""
+    """Return the fields of a page of rows that precede the rows: counts, age, and the path of the
+    next page. `rows`: the last part of that path. `total`: number of matching rows.
+    """
     age_ms = int(parts.age_s * 1000)
     query: inputs.PageQuery = request.query
     following, after = None, query.offset + query.limit

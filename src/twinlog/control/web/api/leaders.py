@@ -163,9 +163,9 @@ class Leaders:
 def _by_settings(
     flows: Sequence[FlowConfig],
 ) -> tuple[list[tuple[ClusterSettings, dict[str, bool]]], Problems]:
-    """Group flows by connection settings, so that each group is queried together. Return each
-    group's settings, with its flows' names and whether their leaders write reports. Also return the
-    errors of flows with unusable settings, such as while a key file is replaced.
+    """Group flows by connection settings, so that each group is queried together. Return (groups,
+    problems). `groups`: the settings of each group, and by flow, True if its leader writes reports.
+    `problems`: the errors of flows with unusable settings, such as while a key file is replaced.
     """
     targets: list[tuple[ClusterSettings, dict[str, bool]]] = []
     problems: Problems = {}

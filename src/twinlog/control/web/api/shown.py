@@ -235,8 +235,8 @@ _COLUMNS: Final[dict[str, Callable[[PartitionSnapshot], int]]] = {
 def page(
     partitions: Iterable[PartitionSnapshot], query: PartitionQuery
 ) -> tuple[int, list[dict[str, Any]]]:
-    """Return the number of matching partitions and the page's rows. Ties are sorted by topic and
-    partition.
+    """Return (count, rows): the number of matching partitions, and the rows of the requested page.
+    Ties are sorted by topic and partition.
     """
     matching = [
         part
@@ -342,8 +342,8 @@ _TOPIC_COLUMNS: Final[dict[str, Callable[[Parts], int]]] = {
 def topic_page(
     partitions: Iterable[PartitionSnapshot], query: TopicQuery
 ) -> tuple[int, list[dict[str, Any]]]:
-    """Return the number of matching topics and the page's rows. Ties are sorted by name. A topic
-    matches if one partition has both the state and the code.
+    """Return (count, rows): the number of matching topics, and the rows of the requested page. Ties
+    are sorted by name. A topic matches if one partition has both the state and the code.
     """
     groups: dict[str, list[PartitionSnapshot]] = {}
     for part in partitions:

@@ -107,7 +107,7 @@ class Site:
 
     @property
     def basis(self) -> tuple[object, ...]:
-        """The inputs of responses about flows, which are unchanged while this value is equal."""
+        """A value that changes whenever one of the inputs of responses about flows changes."""
         reading = self._monitor.reading
         return reading, self.config, self.leaders.version
 
