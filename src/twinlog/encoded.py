@@ -30,7 +30,8 @@ def encoded(value: Any) -> Any:
     fields = getattr(value, "FIELDS", None)
     if fields is not None:
         return encoded_fields(value, fields)
-    from msgspec import to_builtins  # imported here, to keep help texts fast
+    # imported here, so that commands which only print a help text start fast
+    from msgspec import to_builtins
 
     return to_builtins(value, enc_hook=str)
 

@@ -2,9 +2,9 @@
 
 If a folder cannot be used, EnvironmentMissing is raised with advice.
 
-**Private files** are in a folder to which no other user can write. A folder with a predictable name
-below a shared one (`/tmp/twinlog-1000`) may have been created by another user, with links that lead
-to files of this user. So a folder is opened once, without following links, and the opened folder is
+**Private files** are in a folder to which no other user can write. Another user may have created a
+folder with a predictable name below a shared one (`/tmp/twinlog-1000`), with links that lead to
+files of this user. So a folder is opened once, without following links, and the opened folder is
 checked. All later steps use its descriptor, so nothing is written to another folder that replaces
 it after the check.
 

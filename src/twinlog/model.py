@@ -18,12 +18,12 @@ class TopicPartition(NamedTuple):
 
 
 class LeaseCopy(NamedTuple):
-    """The part of one partition that the lanes of a lease have copied."""
+    """The part of one partition that the lanes of a lease (a Spark job) have copied."""
 
     topic: str
     partition: int
     first: int | None
-    """The source offset at which the copy of the lease began, or None if unknown."""
+    """The source offset at which the copy by the lease began, or None if unknown."""
     next: int
     """The source offset up to which (exclusive) the lease has copied."""
     records: int
@@ -131,7 +131,9 @@ SEQUENCE_MODULUS = 1 << 31
 
 
 def sequence_of(ordinal: int) -> int:
-    """Return the producer's sequence number of the record with this ordinal."""
+    """Return a record's sequence number. `ordinal`: how many records its producer wrote to the
+    partition before.
+    """
     return ordinal % SEQUENCE_MODULUS
 
 

@@ -2,12 +2,12 @@ r"""Makes text safe to show and to pass on: escapes characters that a terminal o
 interpret, and removes this process's secrets.
 
 **Characters.** Group names are chosen by any user who may join a group, and topic names and error
-messages come from brokers. Such texts may contain commands to a terminal (to set its title, its
-clipboard, or the content of the screen), or a line end, after which a forged line of Twinlog's log
-may follow. So all output for people passes through `shown`. Control characters (C0, DEL, C1) become
-text like `\x1b`. Bidirectional marks, line and paragraph separators and lone surrogates become text
-like `\u202e`. Other characters do not change. Backslashes are not escaped, because the result is
-for reading, not for parsing. Output for programs (JSON, metrics) has its own escapes and is exact.
+messages come from brokers. Such texts may contain commands that set a terminal's title, clipboard
+or screen. They may also contain a line end, after which a forged line of Twinlog's log may follow.
+So all output for people passes through `shown`. Control characters (C0, DEL, C1) become text like
+`\x1b`. Bidirectional marks, line and paragraph separators and lone surrogates become text like
+`\u202e`. Other characters do not change. Backslashes are not escaped, because the result is for
+reading, not for parsing. Output for programs (JSON, metrics) has its own escapes and is exact.
 
 **Secrets.** Twinlog's own texts contain no secrets, but it also passes on foreign texts. An
 exception of a library may quote its input (`http.client` quotes a URL with its query). A broker or

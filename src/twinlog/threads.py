@@ -239,7 +239,9 @@ class ThreadWatch:
 
     @contextmanager
     def guarding(self, fail: Callable[[BaseException], None]) -> Iterator[None]:
-        """Call `fail` with a ThreadDied in each thread of OURS that dies during this block."""
+        """During this block: if a thread dies whose name begins with a prefix in `OURS`, call
+        `fail` with a ThreadDied, in the dying thread.
+        """
         before = threading.excepthook
 
         def on_death(arguments: threading.ExceptHookArgs) -> None:

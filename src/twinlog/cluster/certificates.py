@@ -134,7 +134,8 @@ def _ends(alias: str, security: SecuritySettings) -> Iterable[CertificateExpiry]
 
 
 def _file(security: SecuritySettings, held: CertificatePurpose) -> str:
-    paths = dict(reversed(security.files))  # if a key has several files, this keeps the first
+    # reversed, so that the first of several files of a key is kept
+    paths = dict(reversed(security.files))
     return next((paths[key] for key in _KEYS[held] if key in paths), _KEYS[held][1])
 
 

@@ -64,7 +64,9 @@ METADATA_TIMEOUT_S: Final = 5.0
 """Like ANSWER_TIMEOUT_S, for Metadata. Shorter, so that the search for leaders is not delayed."""
 
 REFUSED_FOR_S: Final = 0.3
-"""`refused_at_first_s` of `prompt_client`: short, because the user of a command waits."""
+"""How long `prompt_client` retries at first if every address refuses the connection, in seconds.
+Short, because the user of a command waits.
+"""
 
 MISSING_GRACE_S: Final = 3.0
 """Time after which an unknown topic is reported as missing. Brokers learn of new topics late."""
@@ -130,11 +132,11 @@ class ClusterClient:
         allow_missing: bool = True,
         timeout_s: float | None = None,
     ) -> ClusterMetadata:
-        """Return the brokers and these topics: all topics that the user may describe if `topics` is
-        None, no topic if it is empty.
+        """Return the brokers and `topics`. None means all topics that the user may describe, and an
+        empty sequence means no topic.
 
         With `allow_missing`, a missing or forbidden topic is in the result with its error. Without
-        it, the call retries and then raises this error. Topics are never created.
+        `allow_missing`, the call retries and then raises this error. Topics are never created.
         """
 
         def ask() -> ClusterMetadata:
@@ -238,8 +240,8 @@ class ClusterClient:
         minimum: int | None = None,
     ) -> tuple[bytes, Any]:
         """Send a request like `attempt`, for periodic queries whose response rarely changes.
-        Returns the response's digest, and the decoded response (None if the digest is
-        `known_digest`).
+        Returns (digest, response). The response is None, and is not decoded, if its digest is
+        `known_digest`.
         """
         with self._connection_for(node, None) as (connection, most_s, silent_s):
             connection.begin(request, maximum=maximum, minimum=minimum)

@@ -1,8 +1,9 @@
 """The effective values of a flow by name, so that two configurations can be compared.
 
-Reloading (`changes_between`) and the comparison with another process (`digests`) both use them,
-because changes that restart a flow are the differences that two processes must not have. Values
-that differ only in notation (`010` and `10`, a blank after a comma, an explicit default) are equal.
+Reloading (`changes_between`) and the comparison with another process (`digests`) both use these
+values. If a change of a value restarts a flow, two processes must not have different values either.
+Values that differ only in notation (`010` and `10`, a blank after a comma, an explicit default) are
+equal.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _CLIENT: Final = re.compile(
 )
 _NUMBER: Final = re.compile(r"[+-]?[0-9]+")
 _NUMBER_ENDINGS: Final = (".ms", ".bytes", ".size", ".memory")
-"""Endings of the names of those numeric client settings that have an effect."""
+"""Endings of the names of all numeric client settings that have an effect in Twinlog."""
 
 ACT_WHEN_GIVEN: Final = frozenset(
     {
@@ -118,7 +119,7 @@ def _without_prefix(name: str) -> str:
 
 
 def _lone_heartbeats(config: FlowConfig) -> Iterator[tuple[str, str]]:
-    """Yield name and text of heartbeats that the flow writes for pairs that are not enabled."""
+    """Yield (name, text) of each heartbeat that the flow writes for a flow that is not enabled."""
     for beat in config.heartbeats:
         if (beat.source_alias, beat.target_alias) != (config.source_alias, config.target_alias):
             yield f"heartbeats {beat.source_alias}->{beat.target_alias}", _heartbeat_text(beat)

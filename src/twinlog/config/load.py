@@ -275,7 +275,7 @@ def _cluster(raw: Settings, alias: str) -> ClusterConfig:
 def _one_warning_per_line(
     off: Sequence[ConfigWarning], values: Iterator[ConfigWarning]
 ) -> Iterator[ConfigWarning]:
-    """Yield all warnings in `off`, and those in `values` that are about other lines."""
+    """Yield all warnings in `off`, and those in `values` whose line has no warning in `off`."""
     yield from off
     lines = {warning.line for warning in off}
     yield from (warning for warning in values if warning.line not in lines)
@@ -309,8 +309,8 @@ def with_all_errors(
     """Return the result of `read` for the settings.
 
     Raises a ConfigError with all errors, including `errors`, sorted by line. Reading stops at the
-    first error if `aliases` is None because they are invalid. It also stops at an error in a config
-    provider, because the provider's values are then unknown.
+    first error if `aliases` is None, which means that `clusters` is invalid. Reading also stops at
+    an error in a config provider, because the provider's values are then unknown.
     """
     every_error: list[ConfigError] = [*errors]
     left_out: set[str] = set()
@@ -433,7 +433,9 @@ def combined(configs: Sequence[MirrorConfig]) -> MirrorConfig:
 def _shared_value(
     configs: Sequence[MirrorConfig], keys: str, value_of: Callable[[MirrorConfig], T], default: T
 ) -> T:
-    """Return the value that all files with this setting share. Raises ConfigError otherwise."""
+    """Return the value of a setting, or `default` if no file sets it. Raises ConfigError if files
+    set different values.
+    """
     setters = [config for config in configs if value_of(config) != default]
     for config in setters[1:]:
         if value_of(config) != value_of(setters[0]):

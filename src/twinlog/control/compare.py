@@ -379,10 +379,10 @@ def _remotes(
     source_metadata: ClusterMetadata,
     matches: Callable[[str], bool],
 ) -> tuple[FlowConfig, dict[str, str]]:
-    """Return (flow, remotes). `flow`: the configuration with the topics that are unmirrored_topics now.
+    """Return (flow, remotes). `flow`: the configuration with the topics that are released now.
     `remotes`: names of remote topics by source topic, for the compared topics.
     """
-    unmirrored_topics = state_rows_if_any(target).intents(setup.name).unmirrored_topics
+    released = state_rows_if_any(target).intents(setup.name).unmirrored_topics
     flow = replace(setup.config, released=released)
     mirrored = {n: t for n, t in mirrored_topics(flow, source_metadata).items() if matches(n)}
     return flow, remote_names(flow, mirrored)

@@ -34,8 +34,8 @@ from twinlog.control.watch.status_file import running_mirrors
 from twinlog.errors import TwinlogError
 
 LEASE_S: Final = 30.0
-"""Duration of a lease in seconds. Short, so that even a demo of a minute has changes of leases, and
-shows that these do not disturb the copy.
+"""Duration of a lease (the Spark job of the lanes) in seconds. Short, so that even a demo of a
+minute has changes of leases, and shows that the changes do not disturb the copy.
 """
 
 OF_THE_GROUP: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -43,7 +43,7 @@ OF_THE_GROUP: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Serve(Protocol):
-    """A picklable function that serves a mirror's page, REST API and metrics during a block."""
+    """A picklable function that serves a mirror's page, REST API and metrics in a `with` block."""
 
     def __call__(
         self, file: Path, config: MirrorConfig, served: Callable[[str], None]
@@ -75,10 +75,12 @@ class DemoMirror:
         self.was_killed = False
 
     def start(self) -> None:
-        resource_tracker.ensure_running()  # now, because its start unblocks signals
+        # start the tracker now, because its start would unblock the signals that are blocked below
+        resource_tracker.ensure_running()
         before = signal.pthread_sigmask(signal.SIG_BLOCK, OF_THE_GROUP)
         try:
-            self._process.start()  # signals stay blocked there until it has its own session
+            # signals stay blocked in the new process until it has its own session
+            self._process.start()
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
         self._child_pipe.close()

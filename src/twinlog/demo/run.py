@@ -1,8 +1,8 @@
 """Runs the demo: starts clusters, stream, mirror and check, shows their state, and removes them.
 
-After a time limit, a Ctrl-C, or an error in a part, the parts always end in this order: the stream,
-the check (after all produced records have arrived), the mirror, and the clusters with their
-folders.
+The demo ends after a time limit, a Ctrl-C, or an error in a part. The parts always end in this
+order: the stream, the check (after all produced records have arrived), the mirror, and the clusters
+with their folders.
 """
 
 from __future__ import annotations

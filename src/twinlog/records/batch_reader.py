@@ -75,8 +75,9 @@ class BatchReader(PlanningReader, DataSourceReader):
 class FilteringReader(BatchReader):
     """With `pushFilters`, reads only rows that the query's filters accept.
 
-    This is optional because of Spark 4.1 to 4.3 (`PythonDataSourceV2.setReadInfo`): they keep the
-    filtered read for all queries of a DataFrame, and queries without the filter would miss rows.
+    This is optional because of Spark 4.1 to 4.3 (`PythonDataSourceV2.setReadInfo`). These releases
+    use the filtered read for all queries of a DataFrame, so queries without the filter would miss
+    rows.
     """
 
     def pushFilters(self, filters: list[datasource.Filter]) -> Iterable[datasource.Filter]:

@@ -2,9 +2,9 @@
 of a separate session.
 
 Spark forks the Python workers of an executor from one daemon. If a query is stopped early by
-`limit` or `show()`, Spark kills its worker, so the next query waits until another worker has loaded
-PyArrow and this package. Modules loaded before the fork are loaded once. Steps of planning have
-other daemons, whose workers are reused, so nothing is loaded for them here.
+`limit` or `show()`, Spark kills its worker. The next query then waits until another worker has
+loaded PyArrow and this package. Modules loaded before the fork are loaded once. Steps of planning
+have other daemons, whose workers are reused, so nothing is loaded for them here.
 """
 
 from __future__ import annotations

@@ -88,7 +88,9 @@ def arrow_schema(columns: Sequence[str]) -> pa.Schema:
 
 
 class _Part(NamedTuple):
-    """Rows [first, end) of a table, with their timestamp type and the origins of copies."""
+    """Rows [first, end) of a table, with their timestamp type and what `_upstream` is computed
+    from.
+    """
 
     table: Table
     first: int
@@ -307,7 +309,7 @@ def _kinds(parts: Sequence[_Part]) -> pa.Array:
 
 
 def _upstreams(parts: Sequence[_Part], origins: Origins | None) -> pa.Array:
-    """Compute the column `_upstream` by arithmetic on offsets, without objects per record."""
+    """Return the column `_upstream`, computed from offsets without an object for each record."""
     known = [] if origins is None else origins.known
     nobody = len(known)
     numbers, distances = array("i"), array("q")
@@ -348,7 +350,7 @@ def _headers_array(parts: Sequence[_Part]) -> pa.Array:
 
 
 def _header_bounds(part: _Part) -> tuple[Sequence[int], Sequence[int]]:
-    """Return where the headers of each row begin and end."""
+    """Return (begins, ends): the positions at which the headers of each row begin and end."""
     table, first, end = part.table, part.first, part.end
     return table.column(shapes.HEADERS, first, end), table.column(shapes.END, first, end)
 

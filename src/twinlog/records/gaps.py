@@ -170,7 +170,7 @@ class GapPolicy(Enum):
 
 @dataclass(slots=True)
 class _MissingOffsets:
-    """A number of missing offsets in [first, end)."""
+    """Number of missing offsets, all of which are in [first, end)."""
 
     offsets: int = 0
     first: int = 0

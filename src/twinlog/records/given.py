@@ -1,11 +1,11 @@
 """Options of the reader and the writer: names in any case, and `kafka.*`, keys of Java's clients.
 
-An option of Spark or Kafka that has no effect here causes a warning, as in Spark, so a job changes
-only the name of its format. Options of other formats, and keys of Kafka's clients without `kafka.`,
-cause a warning, too. A reader also warns of the writer's options, and a writer of the reader's,
-because jobs pass one set of options to both. Any other unknown option is an error that suggests the
-nearest name. A connection's key without `kafka.` is also an error, because the connection would be
-less secure without the key.
+An option of Spark or Kafka that has no effect here causes a warning, as in Spark. So a job for
+`format("kafka")` needs to change only the name of the format. Options of other formats, and keys of
+Kafka's clients without `kafka.`, cause a warning, too. A reader also warns of the writer's options,
+and a writer of the reader's, because jobs pass one set of options to both. Any other unknown option
+is an error that suggests the nearest name. A connection's key without `kafka.` is also an error,
+because the connection would be less secure without the key.
 """
 
 from __future__ import annotations
@@ -216,7 +216,7 @@ def missing_topic_error(
         # all visible topics; internal ones are not suggested
         known = {topic.name for topic in client.metadata().topics.values() if not topic.error}
     except TwinlogError:
-        known = set()  # without this response only the suggestion is missing
+        known = set()  # if this query fails, the message only lacks the suggestion
     missing = [name for name in names if name not in known]
     name = missing[0] if missing else next(iter(names))
     meant = suggestion(name, known)

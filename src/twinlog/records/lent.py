@@ -39,7 +39,7 @@ from twinlog.wire.compression import DECOMPRESSED_LIMIT_BYTES
 from twinlog.wire.record_batch import Codec
 
 PARTS_PROPERTY: Final = "twinlog.transforms.parts"
-"""Name of the local property with the range parts of each task."""
+"""Name of the local property with the parts of ranges (`RangePart`) that each task transforms."""
 ENCODED: Final = "number bigint, batches array<binary>, offsets binary"
 """The columns that the last stage returns, with one row for each range: fields of `RangeAnswer`."""
 SCRATCH: Final = "SPARK_LOCAL_DIRS"
@@ -65,7 +65,9 @@ class RangePart(RangeBounds, frozen=True, kw_only=True):
     left_out: tuple[int, ...] = ()
     """Offsets of records that are not passed to the transform."""
     answers: bool = True
-    """False for a trial, whose result is not sent to the lane."""
+    """False for a trial, which only searches for a failing record. Its result is not sent to the
+    lane.
+    """
     failure: RangeFailure | None = None
     """The failure at the offset at which the part ends, or None."""
     quarantined: tuple[RangeFailure, ...] = ()
@@ -85,7 +87,9 @@ class LentRanges:
     """Maximum uncompressed bytes of a source batch."""
 
     def rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Request the task's ranges from their lanes, and yield the records as rows."""
+        """Request the records of the task's ranges from the lanes that have them, and yield them as
+        rows.
+        """
         task_begins()
         for _ in batches:  # Spark does not reuse a worker that has not read its input
             pass
@@ -95,7 +99,7 @@ class LentRanges:
             with self._connected(part) as port:
                 taken = port.request_range(part.number)
             if taken is None:
-                continue  # the range is withdrawn or answered; the lane ignores an empty answer
+                continue  # the lane no longer waits for this range, so it ignores the empty answer
             wanted = structs.replace(taken, first=part.first, end=part.end)
             del taken
             try:
@@ -107,7 +111,9 @@ class LentRanges:
                 raise ClusterError(f"{NOT_UNPACKED}: {what}", code="ROW_INVALID") from error
 
     def encoded(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Encode the rows that the transform returns, and yield each range's answer as a row."""
+        """Encode the rows that the transform returns. Yield one row with the `RangeAnswer` of each
+        range.
+        """
         task_begins()
         parts = own_parts()
         encoder = RangeEncoder(
@@ -122,8 +128,9 @@ class LentRanges:
             yield row_of(answer, has_batches=part.answers)
 
     def send_answers(self, parts: Sequence[RangePart], encoded: pa.Table) -> None:
-        """Send the answers of a job that has succeeded, in the order of its tasks. Raises
-        TwinlogError if a lane is unreachable, after all reachable lanes have got their answers.
+        """Send the transformed records of a job that has succeeded to their lanes, in the order of
+        `parts`. If a lane is unreachable, raises TwinlogError after all other lanes have got their
+        records.
         """
         unreachable: TwinlogError | None = None
         for part, row in zip(parts, encoded.to_pylist(), strict=True):
@@ -147,15 +154,15 @@ class LentRanges:
 
 
 def name_of(address: ChannelAddress) -> str:
-    """Return the name of a lane: host and port, and a digest of its ticket, because a later lane
-    may have the same port.
+    """Return the name of a lane: host and port, and a digest of its secret (`token`), because a
+    later lane may have the same port.
     """
     ticket = hashlib.sha256(address.token.encode()).hexdigest()[:16]
     return f"{address.host}:{address.port}/{ticket}"
 
 
 def row_of(answer: RangeAnswer, *, has_batches: bool) -> pa.RecordBatch:
-    """Return an answer as the row that the last stage returns, with or without its batches."""
+    """Return a RangeAnswer as the row that the last stage returns, with or without its batches."""
     batches = answer.batches if has_batches else ()
     bounds = number_array(array("i", [0, len(batches)]), pa.int32())
     columns = [
@@ -167,7 +174,9 @@ def row_of(answer: RangeAnswer, *, has_batches: bool) -> pa.RecordBatch:
 
 
 def answer_of(part: RangePart, row: Mapping[str, Any]) -> RangeAnswer:
-    """Return the answer in a row of the last stage. Raises TwinlogError for another range's row."""
+    """Return the RangeAnswer in a row of the last stage. Raises TwinlogError for another range's
+    row.
+    """
     if row["number"] != part.number:
         raise TwinlogError(f"Spark returned the answer {row['number']} instead of {part.number}")
     return RangeAnswer(
@@ -190,7 +199,9 @@ def own_parts() -> list[RangePart]:
 
 
 def encode_parts(tasks: Sequence[Sequence[RangePart]]) -> str:
-    """Return the value of the local property PARTS_PROPERTY for a job with these tasks."""
+    """Return the value of the local property PARTS_PROPERTY for a job. `tasks`: the parts that each
+    task transforms.
+    """
     return json.encode(tasks).decode()
 
 

@@ -204,7 +204,7 @@ def _listed(
 
 
 def _check_complete(bound: Bound, tps: Iterable[TopicPartition]) -> None:
-    """Require offsets for all partitions, and for no others, as Spark does."""
+    """Require offsets for all of `tps`, and for no other partitions, as Spark does."""
     wanted, with_bounds = set(tps), set(bound.values)
     if wanted - with_bounds:
         raise option_error(

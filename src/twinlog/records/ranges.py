@@ -59,7 +59,9 @@ class PayloadTurn:
         self.left_s = TURN_WITHIN_S
 
     def begin(self) -> None:
-        """Wait for the turn, at most `left_s` seconds per task, because another worker may hang."""
+        """Wait until no other worker has the turn. All waits of a task together take at most
+        `left_s` seconds, because another worker may hang.
+        """
         if self._file is not None:
             pause = GrowingPause(first_s=0.0002, most_s=TURN_TICK_S)
             while not self._is_locked(self._file) and self.left_s > 0:

@@ -43,7 +43,7 @@ else:
     except ImportError:
 
         class ReadLimit:
-            """A stub that is never used."""
+            """A stub for Spark's class of this name. It is never used."""
 
         class ReadAllAvailable(ReadLimit):
             """Requests a read of all available records, the only limit before Spark 4.2."""

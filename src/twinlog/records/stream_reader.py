@@ -23,8 +23,8 @@ the query continues without the partition, even if its topic was named.
 A topic that is re-created while the query runs is recognised by its ID. With `failOnDataLoss=false`
 the next micro-batch ends at offset 0 of the topic's partitions and has no rows of them. The
 micro-batch after it reads the new topic from its first offset, also after a restart. The checkpoint
-has no IDs, so a topic that was re-created while no query ran looks like a truncated log: the
-position moves to the log's end, and a warning names the skipped offsets.
+has no IDs, so a topic that was re-created while no query ran looks like a truncated log. The
+position then moves to the log's end, and a warning names the skipped offsets.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class StreamReader(PlanningReader, DataSourceStreamReader, SupportsTriggerAvaila
         self._upstreams: UpstreamMaps | None = None
         """The offset maps as read for the last micro-batch."""
         self._target: Offsets | None = None
-        """The end offsets of an `AvailableNow` query, or None."""
+        """The offsets at which an `AvailableNow` query ends, or None for a query without an end."""
         self._may_miss = not options.fails_on_data_loss
         self._ids: dict[TopicPartition, TopicId] = {}
         """Topic ID of each partition when partitions were last listed."""
@@ -267,10 +267,12 @@ class StreamReader(PlanningReader, DataSourceStreamReader, SupportsTriggerAvaila
     def _ends_after_truncation(
         self, client: ClusterClient, truncated: Sequence[OffsetRange]
     ) -> Offsets:
-        """Return the ends for partitions whose log ends before the offset up to which it was read.
+        """Return the offsets at which the next micro-batch must end in these partitions, whose logs
+        end before the offset up to which they were read.
 
-        This is temporary after `isolation` was changed to read_committed while a transaction is
-        open. Otherwise the log was truncated, and reading continues at its end.
+        If `isolation` was changed to read_committed while a transaction is open, the log only seems
+        to be shorter until the transaction ends. Otherwise the log was truncated, and reading
+        continues at its end.
         """
         bounds = log_bounds(client, [span.tp for span in truncated], may_miss=self._may_miss)
         out: Offsets = {span.tp: span.first for span in truncated}

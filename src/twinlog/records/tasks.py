@@ -3,8 +3,8 @@
 A reader is pickled to executors as a `TaskReader`, so that new workers there do not load the code
 for planning.
 
-Options are sent as they were written. So each task reads the key files again: a renewed key is used
-by the next micro-batch, and the files must be on every executor, as for Spark's own source.
+Options are sent as they were written. So each task reads the key files again, and the next
+micro-batch uses a renewed key. The files must be on every executor, as for Spark's own source.
 
 `RangeReader` reads one range of a partition's log as Arrow batches. A task that dies or runs twice
 changes nothing: reading leaves no trace on the cluster, and Spark uses the rows of one attempt.
@@ -15,8 +15,8 @@ Events during a read, and their results:
 - The log start passes the position: RETENTION, with the deleted range.
 - Offsets are missing inside the log: LOG_GAP, or compaction (`records.gaps`).
 - The log is truncated before the position: TRUNCATED. A log that was truncated and has grown past
-  the position again cannot be distinguished from an intact one: as in Spark's own source, the
-  offsets of a range carry no leader epoch.
+  the position again looks like an intact log, because the offsets of a range have no leader epoch,
+  as in Spark's own source.
 - No records arrive although the range continues: a transaction is open, or a new leader does not
   know yet how much is replicated. The reader waits, and then raises TIMED_OUT.
 """
@@ -187,7 +187,9 @@ class RangeReader:
 
 
 class RangesPartition(InputPartition):
-    """The offset ranges of one task, in Spark's form, and the origins of the copies in each."""
+    """The offset ranges of one task, in Spark's form. For each range there are the parts of the
+    offset maps (`mirror.map.origins`) from which `_upstream` is computed.
+    """
 
     def __init__(
         self, ranges: Sequence[OffsetRange], origins: Sequence[Sequence[Origin]] | None = None
@@ -201,7 +203,7 @@ class RangesPartition(InputPartition):
         )
 
     def parts(self) -> Iterator[tuple[OffsetRange, Origins]]:
-        """Yield each range with its origins, in order."""
+        """Yield (range, its parts of the offset maps) for each range, in order."""
         for topic, partition, first, end, origins in self.value:
             tp = TopicPartition(topic, partition)
             yield OffsetRange(tp=tp, first=first, end=end), Origins(origins)

@@ -1,8 +1,8 @@
 """Reads the offset maps of the ranges that a query reads, for the column `_upstream`.
 
 The maps are on the cluster that is read, which is a mirror's target; no other cluster is queried.
-The planning process reads them after the ends of the ranges are known (`mirror.map.origins`, rule
-A), and passes each task the part of the maps for its ranges.
+The planning process reads the maps after the ends of the ranges are known (`mirror.map.origins`,
+rule A). It passes each task the part of the maps for its ranges.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ class UpstreamMaps:
         return MapReader(self._client, name, len(topic.partitions))
 
     def of(self, ranges: Sequence[OffsetRange]) -> list[tuple[Origin, ...]]:
-        """Return the origins that a task needs, for each range. Must be called after the ends of
-        the ranges were queried. Raises TwinlogError.
+        """For each range, return the parts of the offset maps from which a task computes
+        `_upstream`. Must be called after the ends of the ranges were queried. Raises TwinlogError.
         """
         tps = sorted({span.tp for span in ranges})
         log_ends = list_offsets(self._client, tps, LATEST)

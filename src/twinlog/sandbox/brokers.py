@@ -457,9 +457,9 @@ class LocalCluster:
                 return
 
     def _may_start_better(self, nodes: Iterable[KafkaNode]) -> bool:
-        """Return True if another start may succeed: if another process took a port before the
-        broker bound it, or if a process ended without output, which a wrong configuration does not
-        cause.
+        """Return True if another start may succeed, because another process took a port before the
+        broker bound it, or because a process ended without output. A wrong configuration causes
+        output.
         """
         ended_silent = any(not node.alive and not node.log_tail() for node in nodes)
         return ended_silent or "Address already in use" in self.logs()
@@ -531,7 +531,8 @@ def _answers(question: Callable[[], bool]) -> bool:
 
 # The watchdog ends a cluster whose owner died without stopping it. It is a shell script that waits
 # until the owner has exited. The kernel's parent-death signal is not used, because it would be sent
-# when the thread that started a broker ends, and would tie a shared cluster to the first process.
+# when the thread that started a broker ends. It would also tie a shared cluster to the first
+# process.
 
 _SCRIPT = """
 owner=$1 folder=$2 temporary=$3

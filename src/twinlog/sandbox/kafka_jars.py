@@ -207,13 +207,15 @@ LIST: Final = Path(__file__).with_name("kafka_jars.sha256")
 
 
 def known_sums(name: str) -> dict[str, str]:
-    """Return the checksums of a set's jars, by file name. Empty if the set is not in the list."""
+    """Return the checksums of the jars in set `name`, by file name. Empty if the set is unknown."""
     lines = (line.split() for line in LIST.read_text(encoding="ascii").splitlines())
     return {path.partition("/")[2]: digest for digest, path in lines if path.startswith(f"{name}/")}
 
 
 def check_known(name: str, what: str) -> None:
-    """Raise EnvironmentMissing if a set is not in the list. Called before any download."""
+    """Raise EnvironmentMissing, which names the set as `what`, if the list of checksums lacks set
+    `name`. Called before any download.
+    """
     if not known_sums(name):
         raise EnvironmentMissing(
             f"{what} is not a version whose jars Twinlog has checksums of; use a version in {LIST}"
@@ -221,7 +223,9 @@ def check_known(name: str, what: str) -> None:
 
 
 def check_jars(name: str, what: str, folder: Path, todo: str) -> None:
-    """Raise EnvironmentMissing (`todo`: advice) unless the folder has exactly the set's jars."""
+    """Check that the folder has exactly the jars of set `name`, by their SHA-256. Otherwise raise
+    EnvironmentMissing, which names the set as `what` and contains the advice `todo`.
+    """
     known = known_sums(name)
     sums = {path.name: _sum_of(path) for path in sorted(folder.iterdir())}
     for jar in sorted(known.keys() | sums.keys()):

@@ -2,7 +2,7 @@
 parent.
 
 The system may reuse an ID after the process has ended. So every process has a marker in its command
-line (a path in its sandbox folder), and a signal is sent only if the command line of the ID has the
+line: a path in its sandbox folder. A signal is sent only if the command line of the ID has the
 marker.
 """
 

@@ -103,8 +103,8 @@ class RecordSkipped(Message, frozen=True, kw_only=True):
 class ApplicationFailed(Message, frozen=True, kw_only=True):
     """The application ends because a transform cannot be used, or because of Spark or memory.
 
-    The parent starts the application again. With `--once`, it does so only if the code is
-    TRANSFORM_UNAVAILABLE: Spark has ended, or the processes have exceeded `memory_bytes`.
+    The parent starts the application again. With `--once`, the parent starts it again only if the
+    code is TRANSFORM_UNAVAILABLE: Spark has ended, or the processes have exceeded `memory_bytes`.
     """
 
     message: str

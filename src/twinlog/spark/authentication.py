@@ -48,8 +48,8 @@ def security_settings(
 ) -> dict[str, str]:
     """Return Spark's security settings. `configured`: the settings in Spark's own files.
 
-    If neither Spark nor the operator provides a secret, authentication is disabled with
-    `may_be_open`, and ConfigError is raised without it.
+    If neither Spark nor the operator provides a secret, authentication is disabled if `may_be_open`
+    is True, else ConfigError is raised.
     """
     if is_local(master):
         return {**AUTHENTICATED, **PINNED}

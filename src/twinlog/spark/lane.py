@@ -21,14 +21,17 @@ WORK_WITHIN_S: Final = 30.0
 
 
 def run_lane(lane: int, lease: int, attempt: int, address: ChannelAddress) -> None:
-    """Run one attempt of a lane to its end. A lost driver ends the lane without an error."""
+    """Run one attempt of the Spark task of a lane. If the driver is lost, the lane ends without an
+    error.
+    """
     identity = LaneIdentity(lease=lease, lane=lane, attempt=attempt, pid=os.getpid())
     channel = ChannelClient.connect(address, identity, MessageCodec(MESSAGES))
     try:
         first = _await_work(channel)
         if isinstance(first[0], Work):
             loop = LaneLoop(channel, first[0])
-            # messages that arrived together with Work, perhaps including EndLane
+            # messages that arrived together with Work (the settings of the lane), perhaps including
+            # EndLane
             loop.accept(first[1:])
             loop.run()
     except (Disconnected, DriverSilent) as error:
@@ -40,7 +43,8 @@ def run_lane(lane: int, lease: int, attempt: int, address: ChannelAddress) -> No
 
 
 def _await_work(channel: ChannelClient) -> list[Any]:
-    """Return the first messages: Work, or EndLane if the driver needs no lane any more.
+    """Return the first messages. The first one is Work (the settings of the lane), or EndLane if
+    the driver no longer needs this lane.
 
     If none arrives, the attempt fails, so that Spark starts the next attempt. Possible reasons: the
     driver has dropped the connection because of many unauthenticated ones, or the previous attempt

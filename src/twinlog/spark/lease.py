@@ -1,8 +1,8 @@
 """A lease is one Spark job. Each of its lanes is one task, for one partition of an RDD.
 
-The results of tasks are counted in Spark's JVM and never read in this process, because PySpark
-would unpickle them, and a pickle can run code (docs/adr/0011). Lanes report over the channel
-instead, in messages that contain only data.
+The results of tasks are counted in Spark's JVM and never read in this process. PySpark would
+unpickle them, and a pickle can run code (docs/adr/0011). Lanes report over the channel instead, in
+messages that contain only data.
 
 The job uses an RDD instead of a DataFrame, because a lane needs no columns. Without Spark's SQL
 engine and Arrow, a mirror needs a fifth less memory and half the CPU to start (docs/adr/0008).
@@ -103,8 +103,9 @@ class LeaseJob:
             # sets the name of the stage on Spark's page, which would otherwise be a line of py4j's
             # code
             self._context.setLocalProperty("callSite.short", self._description)
-            # the secrets are the RDD's elements, so each is sent only with its own task; the
-            # closure, which Spark stores as a block for all executors, must not contain a secret
+            # the secrets are the RDD's elements, so each secret is sent only with its own task. The
+            # closure must not contain a secret, because Spark stores it as a block for all
+            # executors
             lanes: RDD[str] = self._context.parallelize(self._own, len(self._own))
             lanes.mapPartitionsWithIndex(self._task)._jrdd.count()
         except Exception as error:  # noqa: BLE001 (Spark's errors have no common base)
@@ -183,8 +184,8 @@ def _is_shown(context: SparkContext) -> bool:
 
 
 def error_of(job: str, text: str) -> TwinlogError:
-    """Return the error of a failed Spark job, from its text: the code and message of the lane's
-    last Twinlog error, or else the code LEASE and Spark's reason.
+    """Return the error of a failed Spark job. It has the code and message of the last Twinlog error
+    in `text`, or else the code LEASE and Spark's reason.
     """
     messages = _OURS.findall(text)
     if messages:
@@ -237,7 +238,7 @@ class SparkLeaseStarter:
 
     @property
     def is_leasing(self) -> bool:
-        """Return True if a lease is running, or waits for an executor."""
+        """Return True if a lease (a Spark job) is running, or waits for an executor."""
         return any(not job.is_done for job in list(self._jobs))
 
     def finish(self) -> None:

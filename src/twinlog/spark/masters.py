@@ -1,4 +1,4 @@
-"""Properties of a Spark master: its kind, and its task slots for leases."""
+"""Properties of a Spark master: its kind, and its task slots for leases (Spark jobs of lanes)."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ SETTLED_S: Final = 3.0
 def local_master(
     master: str | None, lanes: int, cores: int, failures_allowed: int = TASK_FAILURES
 ) -> str:
-    """Return the master URL to start, like `local[6,1000]`. By default, it has slots for a lease
-    and its successor, and two more; the user's number of slots is not changed. The second number is
-    added if it is missing, because a local master repeats failed tasks only if it is set
-    (`spark.task.maxFailures` is for clusters).
+    """Return the master URL to start, like `local[6,1000]`. By default, it has a task slot for each
+    lane of a lease and of the next lease, and two more. The user's number of slots is not changed.
+    The second number is added if it is missing, because a local master repeats failed tasks only if
+    it is set (`spark.task.maxFailures` is for clusters).
     """
     if master is None:
         return f"local[{2 * lanes + 2},{failures_allowed}]"
@@ -45,8 +45,8 @@ def local_master(
 
 
 def slots_for(lanes: int, flows: int) -> int:
-    """Return the number of task slots for all flows: one for each lane, and one more for each flow,
-    because a flow's next lease replaces lanes one by one.
+    """Return the number of task slots for all flows: one for each lane, and one more for each flow.
+    A flow needs the additional slot because its next lease (Spark job) replaces lanes one by one.
     """
     return lanes + flows
 
@@ -74,7 +74,7 @@ def cores_setting(url: str, slots: int, conf: Mapping[str, str]) -> dict[str, st
 
 def standby_settings(conf: Mapping[str, str]) -> dict[str, str]:
     """Return the settings with which an idle application keeps one executor, and requests more for
-    its leases. Settings that the user has set are left out.
+    its leases (Spark jobs). Settings that the user has set are left out.
     """
     held = {"enabled": "true", "shuffleTracking.enabled": "true", "minExecutors": "1"}
     usual = {f"spark.dynamicAllocation.{key}": value for key, value in held.items()}

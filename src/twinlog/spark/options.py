@@ -71,7 +71,7 @@ class SparkOptions:
     may_be_open: bool = False
     """If True, a Spark master without a secret is accepted."""
     name: str | None = None
-    """The name of Spark's application, or None for a default name with the flows."""
+    """The name of Spark's application, or None for a default name that lists the flows."""
     properties_file: Path | None = None
     conf: Mapping[str, str] = field(default_factory=dict)
     user_settings: Mapping[str, str] = field(default_factory=dict)

@@ -185,8 +185,8 @@ def submitted_options() -> SparkOptions:
 def hush_libraries() -> None:
     """Disable log messages of py4j and pyspark about errors that they also raise.
 
-    Otherwise a traceback would be logged when the JVM ends during a call, and for every unknown
-    client of the port on which PySpark receives accumulator updates.
+    Otherwise a traceback would be logged when the JVM ends during a call. The same applies to every
+    unknown client of the port on which PySpark receives accumulator updates.
     """
     # before Spark 4.1, the class has another name
     known = vars(accumulators)

@@ -10,10 +10,10 @@ their flow, as long as the state topic has no rows for copies of the flow.
 
 **Same clusters.** With a claim, a process becomes a flow's leader (`mirror.state.generations`). The
 flow's source and target must be the clusters that its newest claim names (`source_changed_error`,
-`target_changed_error`). An address may lead to another cluster than at the time of the claim: the
-address moved, a variable came from another shell, or a cluster was re-created with empty disks. So
-cluster IDs are compared, never addresses. If the ID of the cluster or the ID in the claim is empty,
-no error is reported.
+`target_changed_error`). Cluster IDs are compared, never addresses. An address may lead to another
+cluster than at the time of the claim. For example, the address moved, a variable came from another
+shell, or a cluster was re-created with empty disks. If the ID of the cluster or the ID in the claim
+is empty, no error is reported.
 """
 
 from __future__ import annotations
@@ -45,7 +45,9 @@ SEPARATORS: Final = "._-"
 class ClusterState:
     cluster_id: str
     claims: Mapping[str, Claim] = field(default_factory=dict)
-    """The newest claim of each flow that wrote to the cluster."""
+    """The newest claim (`mirror.state.generations`) of each flow that wrote to the cluster, by
+    flow.
+    """
     rows: Mapping[tuple[str, str], CopyRow] = field(default_factory=dict)
     older: tuple[CopyRow, ...] = ()
     """Copies of flows that have no rows in the state topic, read from their offset maps."""
@@ -78,7 +80,8 @@ class ClusterState:
         return any(row.begun for row in rows if row.flow == flow)
 
     def _is_current(self, row: CopyRow) -> bool:
-        # a cluster cloned from another one's disks also has the other's rows, which do not count
+        # a cluster that was cloned from the disks of a second cluster also has the rows of the
+        # second one, which do not count
         return not row.ended and row.target_cluster_id in ("", self.cluster_id)
 
     @cached_property

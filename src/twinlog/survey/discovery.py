@@ -1,11 +1,12 @@
 """Finds the partitions that a flow mirrors: the source topics that pass the filters, and their
 remote topics, which are created if missing.
 
-As in MirrorMaker 2, a remote topic gets the source topic's partition count (unless
-`twinlog.new.topic.partitions` leaves it to the target), the flow's replication factor, and the
-source's own configs that pass the config filter. Partitions are added when the source grows.
-Nothing is ever deleted or shrunk. With `topic.creation.enable=false` nothing is created or grown,
-so whatever is missing on the target is a problem until another client creates it.
+As in MirrorMaker 2, a remote topic gets the source topic's partition count, the flow's replication
+factor, and the source's own configs that pass the config filter. With
+`twinlog.new.topic.partitions=default`, the target decides the partition count. Partitions are added
+when the source grows. Nothing is ever deleted or shrunk. With `topic.creation.enable=false` nothing
+is created or grown, so whatever is missing on the target is a problem until another client creates
+it.
 
 **Stale metadata**
 
@@ -293,8 +294,8 @@ def discover(
     for name, topic in topics.items():
         try:
             if refused is not None and name in missing:
-                raise refused  # only missing topics fail, the others continue
-            configs = new.by_topic.get(name, {})  # empty if reading them is denied
+                raise refused  # only missing topics fail, existing topics continue
+            configs = new.by_topic.get(name, {})  # empty if reading the configs is denied
             _ensure(flow, target, topic, at_target, remote[name], configs, out, create, guard)
         except TwinlogError as error:
             # existing partitions continue even if others cannot be added
@@ -417,7 +418,9 @@ def new_counts_note(flow: FlowConfig, count: int, names: Sequence[str]) -> str:
 def partitions_differ_error(
     flow: FlowConfig, remote: str, count: int, wanted_count: int
 ) -> PartitionError:
-    """Return the error for different partition counts if records are not distributed by key."""
+    """Return the error for a remote topic with another partition count than its source topic, if
+    the flow does not distribute records by key.
+    """
     return PartitionError(
         f"topic {remote} has {plural(count, 'partition')} on {flow.flow.target}, its "
         f"source {wanted_count}: make the counts equal, leave the topic out, or place its records "
@@ -483,8 +486,8 @@ def _plan(
 
 
 def _is_judged(topic: TopicMetadata, checked_topics: Mapping[str, TopicMetadata]) -> bool:
-    """Return True if the guard has checked this topic, or if the topic did not exist at that time,
-    so that this flow creates it.
+    """Return True if the guard has checked this topic, or if the topic did not exist when the guard
+    checked, so that this flow creates it.
     """
     before = checked_topics.get(topic.name)
     return before is None or before.error != NONE or before.topic_id == topic.topic_id
@@ -501,9 +504,11 @@ def _settled_metadata(target: ClusterClient, names: list[str]) -> ClusterMetadat
 def with_group_starts(
     flow: FlowConfig, source: ClusterClient, plans: Iterable[PartitionPlan]
 ) -> list[PartitionPlan]:
-    """Return the plans with the offsets that the flow's source group has committed, if any.
+    """Return the plans. If the consumer group in twinlog.source.group.id has an offset for a
+    partition, the copy of this partition begins at that offset.
 
-    Raises TwinlogError if the offsets cannot be read: a copy must not begin elsewhere.
+    Raises TwinlogError if the offsets cannot be read, because the copy must not begin at any other
+    offset.
     """
     group = flow.source_group.group_id
     known = list(plans)
@@ -583,8 +588,9 @@ def topic_too_small_error(
 
 
 def created_since_error(flow: FlowConfig, remote: str) -> TwinlogError:
-    """Return the error for a remote topic that was created after the guard's check, by another
-    client or by a request of Twinlog whose response was lost. The next discovery checks the topic.
+    """Return the error for a remote topic that was created after the guard's check. Another client
+    has created it, or a request of Twinlog whose response was lost. The next discovery checks the
+    topic.
     """
     return error_for(
         TOPIC_ALREADY_EXISTS,

@@ -25,8 +25,8 @@ from twinlog.model import Isolation, TopicPartition
 
 
 class LogState(Struct, frozen=True):
-    """One partition's log as its leader reported it. Values are None if they were not requested, or
-    not returned.
+    """One partition's log as its leader reported it. A value is None if it was not requested, or if
+    the leader did not return it.
     """
 
     start: int | None = None

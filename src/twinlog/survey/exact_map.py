@@ -40,8 +40,8 @@ class ExactMap:
         self._topic = map_topic_of(flow)
         self._reader: MapReader | None = None
         self.recreated: tuple[TopicPartition, ...] = ()
-        """Partitions of the last call that are copies only of an earlier topic with the name that
-        the source topic has now.
+        """Partitions of the last call that were copied only from an earlier topic. The source now
+        has another topic with the same name.
         """
 
     def downstream(
@@ -85,9 +85,9 @@ class ExactMap:
     def local_names(self, plain: Mapping[str, str]) -> dict[str, str]:
         """Return the names of source topics on this cluster, by source name.
 
-        `plain` has the names that the policy alone would give. The map overrides them. If a name in
-        `plain` is the copy of another topic, and the map has no other name, the source topic is
-        left out.
+        `plain` has the names that the policy alone would give. Names in the map take precedence. If
+        a name in `plain` is the copy of another topic, and the map has no other name, the source
+        topic is left out.
         """
         known = self.names_at_source(set(plain.values()))
         odd = {name for name, local in plain.items() if known.get(local) != name}
@@ -132,7 +132,7 @@ class ExactMap:
     def _replicas(
         self, tps: Sequence[TopicPartition], source_ids: Mapping[str, TopicId]
     ) -> Iterator[tuple[TopicPartition, Replica]]:
-        """Yield each partition that is a copy, by its name on this cluster, with its replica."""
+        """Yield (partition on this cluster, state of the copy) for each copied partition."""
         topics = self._client.metadata([self._topic, *sorted({tp.topic for tp in tps})]).topics
         reader = self._map(topics)
         self.recreated = ()
@@ -157,7 +157,7 @@ class ExactMap:
             yield tp, self._with_border(replica)
 
     def _with_border(self, replica: Replica) -> Replica:
-        """Return the replica with its exact end, if batch headers show it."""
+        """Return the state of the copy, with its exact end if batch headers show this end."""
         if replica.copied.certainty is not Certainty.AT_LEAST or self._is_shared:
             return replica
         read = partial(fetch_partition, self._client)

@@ -65,7 +65,8 @@ class MapReader:
         """Monotonic time at which the last `read` began."""
 
     def read(self, client: ClusterClient | None = None) -> Maps:
-        """Return the current map, read through this client if one is given.
+        """Read new rows, and return the current maps. `client`: the client to use from now on, or
+        None for the current one.
 
         Raises TwinlogError if no partition can be read, and FlowError for a row that is invalid or
         was written by a newer release.

@@ -3,9 +3,9 @@
 A survey lists the source's topics, and so finds new ones. If the copy of a new topic began at
 `latest` at that time, records written before the survey would be skipped. Kafka does not record
 when a topic was created, so surveys are compared. Everything that the source has now and did not
-have in the first survey is new, whether the flow's filters select it or not. If new partitions
-begin with their first record, the first survey is that of the flow's first process, which is stored
-in the state topic (see below). Otherwise the first survey of this process is used.
+have in the first survey is new, whether the flow's filters select it or not. With
+`twinlog.start.new = earliest`, the first survey is that of the flow's first process, which is
+stored in the state topic (see below). Otherwise it is the first survey of this process.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from twinlog.survey.state_reader import state_rows
 
 
 class TopicSurveys:
-    """The surveys of a process, kept as long as the process runs."""
+    """A process's surveys (lists of the source's partitions), kept as long as the process runs."""
 
     def __init__(self) -> None:
         self._seen: set[Identity] | None = None
@@ -63,7 +63,9 @@ class TopicSurveys:
     def marked(
         self, plans: Iterable[PartitionPlan], topics: Mapping[str, TopicMetadata]
     ) -> list[PartitionPlan]:
-        """Return the plans with new partitions marked. `topics` are all topics of the source."""
+        """Return the plans, with `is_new` set for new partitions. `topics` are all topics of the
+        source.
+        """
         now = set(_identities(topics.values()))
         if self._seen is not None:
             self._new |= now - self._seen

@@ -53,7 +53,7 @@ class Picture(NamedTuple):
     later: Ends = NO_ENDS
 
     def replica(self, pair: PartitionPair, targets: int | None = None) -> Replica:
-        """Return the state of one partition's copy (`survey.replica.replica`)."""
+        """Return how far one partition is copied, with the evidence (`survey.replica.replica`)."""
         return replica_of(
             pair,
             self.maps,
@@ -65,8 +65,8 @@ class Picture(NamedTuple):
         )
 
     def with_later_ends(self, client: ClusterClient, tps: Iterable[TopicPartition]) -> Picture:
-        """Read the ends of these target partitions again, after the map, and return the picture
-        with them as `later`.
+        """Read the ends of these target partitions again, and return the picture with these ends as
+        `later`. Must be called after the map was read.
         """
         return self._replace(later=read_ends(client, tps))
 
@@ -108,10 +108,11 @@ def read_maps(
     """Return the maps of all partitions that a flow copied to this cluster, not older than `after`.
 
     The result is empty if the flow has copied nothing. If this user is not permitted to read the
-    map topic, or if it is missing although the flow has copied something, each partition has this
-    problem. `metadata`: metadata of the cluster. Raises as `MapReader.read` does.
+    map topic, each partition has this problem. The same applies if the topic is missing although
+    the flow has copied something. `metadata`: metadata of the cluster. Raises as `MapReader.read`
+    does.
     """
-    del after  # `after` only proves that the ends were read first
+    del after  # `after` is not used: a caller that can pass it has read the ends first
     name = map_topic_of(flow)
     topic = (client.metadata([name]) if metadata is None else metadata).topics.get(name)
     if topic is None or topic.error:

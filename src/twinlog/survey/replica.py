@@ -87,8 +87,8 @@ from twinlog.wire.record_batch import BatchHeader
 
 
 class Certainty(StrEnum):
-    """How certainly the end of a copy is known. EXACT: the copy ends at the given offset. AT_LEAST:
-    at the given offset or later. UNKNOWN: the end is not known.
+    """How certainly the end of a copy is known. EXACT: the copy ends at the offset in `Copied`.
+    AT_LEAST: it ends at this offset or later. UNKNOWN: the end is not known.
     """
 
     EXACT = "exact"
@@ -108,7 +108,7 @@ class Witness(StrEnum):
     HEADERS = "headers"
     """Producer IDs in batch headers."""
     MARK = "mark"
-    """The newest mark in the partition's offset map. The copy has reached at least this point."""
+    """The newest `Mark` in the partition's offset map: a target offset that the copy reached."""
 
 
 NO_EPOCHS: Final[Mapping[int, int]] = MappingProxyType({})
@@ -228,12 +228,12 @@ class Replica(Struct, frozen=True):
 
     @property
     def log(self) -> tuple[int, int]:
-        """Return start and end of the target's log, without the foreign records after the copy."""
+        """Return (start, end) of the target log, without other clients' records after the copy."""
         start = self.target.start or 0
         return start, max(start, (self.target.end or 0) - self.copied.foreign)
 
     def by_lane(self, upstream: int, downstream: int) -> Replica:
-        """Return the replica with the position that a lane reported, if this position is later."""
+        """Return this state, with a lane's position (source and target offset) if it is later."""
         known = self.copied.reach
         if known is not None and (known.downstream, known.upstream) >= (downstream, upstream):
             return self
@@ -305,12 +305,12 @@ def replica(
 def pair_of_target(
     maps: Maps, target: TopicPartition, topic_id: TopicId, source_ids: Mapping[str, TopicId]
 ) -> PartitionPair | None:
-    """Return the source partition of which a target partition is the copy, as a pair, or None if
-    the map has no row of this copy.
+    """Return the pair of a target partition and of the source partition that it is a copy of.
+    Return None if the map has no row of this copy.
 
-    If the map names several source topics, topics whose current ID is the ID in the map are
-    preferred, and among these the one that was copied last. `source_ids`: current IDs by name, as
-    far as they are known.
+    If the map names several source topics, those whose current ID is the ID in the map are
+    preferred. Among these, the topic that was copied last is used. `source_ids`: current IDs by
+    name, as far as they are known.
     """
     keys = [key for key in maps.keys_to(topic_id, target.partition) if not key.branches]
     pairs = [
@@ -329,8 +329,9 @@ def pair_of_target(
 
 
 def by_headers(known: Replica, batch_from: Callable[[int, int], BatchHeader | None]) -> Replica:
-    """Return the replica with the exact border between this flow's batches and later foreign ones.
-    Only this flow may have written the log below the border (`mirror.map.foreign_records`).
+    """Return the state of the copy, with its exact end: the border between this flow's batches and
+    later batches of other clients. Only this flow may have written the log below the border
+    (`mirror.map.foreign_records`).
 
     Raises BorderUnknown, and any error that `batch_from` raises.
     """
@@ -360,8 +361,8 @@ def copied_below(
 
 
 def by_mark(partition_map: PartitionMap) -> Copied:
-    """Return how far a partition is copied according to the newest mark in its map, which may be
-    some seconds old.
+    """Return how far a partition is copied by the newest `Mark` in its map. The mark is a target
+    offset that the copy has reached, so the copy may be some seconds ahead of it.
     """
     first, mark = partition_map.runs[0], partition_map.mark
     if mark is None:
@@ -383,13 +384,13 @@ def _copied_to(
 
 
 def foreign_after(partition_map: PartitionMap, end: int, producers: Producers) -> int | None:
-    """Return how many records follow this flow's last record in a log that ends at `end`, or None
-    if the leader remembers none of the flow's producer IDs.
+    """Return how many records follow this flow's last record in a log that ends at `end`. Return
+    None if the leader remembers none of the flow's producer IDs.
 
-    Only this flow may have written the records before them. So sequences are ordinals, and the
-    leader remembers the last sequence of each producer ID.
+    Only this flow may have written the records before those. So a sequence number is the number of
+    records that the flow wrote earlier, and the leader remembers the last one of each producer ID.
     """
-    # the last ordinal if all records of the log are this flow's
+    # the last ordinal (number of earlier records of the flow) if the flow has written the whole log
     last = end - 1 - k_at(partition_map.runs, end)
     sequences = [
         state.last_sequence for id_, state in producers.items() if id_ in partition_map.producers
@@ -416,8 +417,9 @@ def _copied(
 
 
 def by_branches(key: PartitionKey, maps: Mapping[PartitionKey, PartitionMap]) -> Copied:
-    """Return how far a keyed partition is copied, by the marks of all its branches. If a branch has
-    no rows, nothing counts as copied.
+    """Return how far a source partition is copied whose records go to several target partitions by
+    key. Each target partition has a `Mark` of its own. If one of them has no rows, nothing counts
+    as copied.
     """
     records, upstreams = 0, []
     for number in range(key.branches):
@@ -434,11 +436,12 @@ def by_branches(key: PartitionKey, maps: Mapping[PartitionKey, PartitionMap]) ->
 
 
 def _newest(pair: PartitionPair, maps: Maps, targets: int | None) -> PartitionMap | None:
-    """Return the pair's map, or else the newest map of another source topic into this target, or
-    None if there is none.
+    """Return the map of the pair. If there is none, return the newest map of another source topic
+    into the pair's target partition, or None if there is none either.
     """
     if targets == 0 and (partition_map := maps.get(pair.map_key)) is not None:
-        return partition_map  # the usual case, fast because a status needs it for each partition
+        # the usual case, which must be fast, because a status needs it for each partition
+        return partition_map
     keys = maps.keys_to(pair.target_topic_id, pair.source.partition)
     if targets is None:
         keys = [key for key in keys if key.branches] or keys

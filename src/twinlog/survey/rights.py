@@ -42,7 +42,9 @@ def is_permitted(metadata: ClusterMetadata, topic: str, right: Operation) -> boo
 def hidden_configs(
     metadata: ClusterMetadata, alias: str, topics: Iterable[str], so: str
 ) -> list[str]:
-    """Return a note on topics whose configs this user is not permitted to read, if any."""
+    """Return one note on all topics whose configs this user is not permitted to read, or an empty
+    list if there are none. The note begins with `so`, the consequence.
+    """
     unseen = [
         name for name in topics if not is_permitted(metadata, name, Operation.DESCRIBE_CONFIGS)
     ]

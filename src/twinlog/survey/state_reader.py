@@ -49,9 +49,9 @@ Rows = Iterable[Row]
 
 STATE_PARTITION: Final = TopicPartition(STATE_TOPIC, 0)
 FOLLOWS_WITHIN_S: Final = 0.5
-"""Maximum age, in seconds, of rows that are shared by flows which only follow the topic."""
+"""If rows were read less than this many seconds ago, `StateLog.follow` sends no request."""
 WITHOUT_ID_S: Final = 60.0
-"""Seconds after which flows that only follow a topic without an ID read all its rows again."""
+"""Seconds after which `StateLog.follow` reads all rows of a topic without an ID again."""
 UNUSED_S: Final = 3600.0
 """Cached state logs that were not read for this many seconds are dropped. This is checked only when
 another log is added.
@@ -64,7 +64,7 @@ class StateNews:
 
     intents: FlowIntents
     producers: frozenset[int]
-    """All producer IDs that any flow was ever given."""
+    """All producer IDs that any flow has ever obtained."""
     mapped: MappedCopies = field(default_factory=MappedCopies)
     """The copies of the flow that have rows in the offset map."""
     has_held_producers: bool = False
@@ -135,8 +135,9 @@ class StateLog:
         began, seen = time.monotonic(), _LogBounds.now(client)
         with _locked_within(self._turn, client):
             if not self._has_all(seen, without_id_s):
-                # query the end again: if another thread has read newer rows while this one waited
-                # for the lock, they are after the first end, which would look like a lost end
+                # query the end again: if another thread has read newer rows while this thread
+                # waited for the lock, the first end is below these rows, and the log would look
+                # truncated
                 began, seen = time.monotonic(), _LogBounds.now(client)
                 self._read_on(client, seen, without_id_s)
             self.seen_at = max(self.seen_at, began)
@@ -232,7 +233,7 @@ def has_state(target: ClusterClient, *, within_s: float) -> bool:
 
 
 def with_rows(plans: Iterable[PartitionPlan], mapped: MappedCopies) -> list[PartitionPlan]:
-    """Return the plans with `had_row` set for copies known to have had rows in the offset map."""
+    """Return the plans, with `had_row` True for each copy that once had a row in the offset map."""
 
     def had_row(plan: PartitionPlan) -> bool:
         copy = plan.source_topic_id, plan.target_topic_id
@@ -256,20 +257,24 @@ class StateReader:
         self._held = False
         self._rows = NO_ROWS
         self._news: StateNews | None = None
-        """The news derived from `_rows`, or None."""
+        """The last result, derived from `_rows`, or None if nothing was read or the last read
+        failed.
+        """
 
     def read(self) -> StateNews:
-        """Return the current news. If a row cannot be read, each call raises CorruptData. Raises
-        other TwinlogErrors if the topic cannot be read.
+        """Return the current rows of the flow. If a row cannot be decoded, each call raises
+        CorruptData. Raises other TwinlogErrors if the topic cannot be read.
         """
         return self._news_of(state_log(self._target).read(self._target))
 
     def follow(self) -> StateNews:
-        """Return news that are at most FOLLOWS_WITHIN_S old."""
+        """Return the rows of the flow, which may lack rows of the last FOLLOWS_WITHIN_S."""
         return self._news_of(state_log(self._target).follow(self._target))
 
     def at_hand(self) -> StateNews | None:
-        """Return what `follow` would return, or None if that needs a request or decoding."""
+        """Return the result of `follow`, or None if `follow` would have to send a request or decode
+        rows.
+        """
         rows = state_log(self._target).at_hand()
         if rows is None or self._news is None or not rows.has_same_rows(self._flow, self._rows):
             return None

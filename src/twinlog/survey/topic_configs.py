@@ -40,7 +40,7 @@ BEFORE_MAX: Final = "message.timestamp.before.max.ms"
 NO_LIMIT_MS: Final = (1 << 63) - 1
 AFTER_MAX: Final = "message.timestamp.after.max.ms"
 HOUR_MS: Final = 3_600_000
-"""The default of `AFTER_MAX`, on which `mirror.copy.partition` relies."""
+"""Default of message.timestamp.after.max.ms, on which `mirror.copy.partition` relies."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -163,7 +163,9 @@ UNKNOWN_RULES: Final = TargetRules()
 def target_rules(
     flow: FlowConfig, target: ClusterClient, names: Iterable[str]
 ) -> tuple[dict[str, TargetRules], str]:
-    """Return rules by remote topic, and a note on topics whose configs this user cannot read."""
+    """Return (rules by remote topic, note). The note lists topics whose configs this user is not
+    permitted to read, or is empty.
+    """
     rules: dict[str, TargetRules] = {}
     denied: dict[str, TwinlogError] = {}
     for name, answer in describe_topic_configs(target, names).items():

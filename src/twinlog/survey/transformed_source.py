@@ -43,15 +43,15 @@ that is being compared.
 
 
 class Functions(Protocol):
-    """The application that runs the transforms, as a comparison uses it. A stretch is a contiguous
-    part of the source's log.
-    """
+    """Runs transforms for a comparison, in a separate application."""
 
     def offer(self, tp: TopicPartition, stretch: Stretch) -> None:
-        """Submit the records of a stretch to the transforms, and set `stretch.number`."""
+        """Submit `stretch`, a contiguous part of the source's log, to the transforms. Sets its
+        number.
+        """
 
     def answer(self, tp: TopicPartition, stretch: Stretch) -> RangeAnswer:
-        """Wait for the transforms' answer to a stretch. Raises TwinlogError if none will come."""
+        """Wait for the transformed records of `stretch`. Raises TwinlogError if none will come."""
 
 
 @dataclass(slots=True)
@@ -63,7 +63,9 @@ class TransformedSource:
     _skips: Sequence[Skip] = ()
     """Records that an operator has skipped. They are not transformed."""
     _asked: deque[tuple[Stretch, deque[Piece]]] = field(default_factory=deque)
-    """Stretches that wait for an answer, each with its batches of markers and aborted records."""
+    """Parts of the source's log that are being transformed, each with its markers and aborted
+    batches.
+    """
 
     def pieces(self, log: Iterator[Piece], begin: int) -> Iterator[Piece]:
         """Yield the batches that the transforms return for a log from offset `begin` on."""
@@ -114,8 +116,8 @@ class TransformedSource:
             yield from self._next()
 
     def _next(self) -> Iterator[Piece]:
-        """Wait for the answer to the oldest stretch in `_asked`, and yield the stretch's batches
-        after the transforms.
+        """Wait for the transformed records of the oldest part in `_asked`, and yield them as
+        batches, with the part's markers and aborted batches.
         """
         stretch, hidden = self._asked.popleft()
         while stretch.size:

@@ -153,7 +153,7 @@ class VerifyTask:
     here: PartitionBounds
     there: PartitionBounds
     later_source_end: int
-    """Every copied record that was read is below this source offset. It is usually the source's
+    """A source offset that is above every copied record that was read. Usually it is the source's
     end, queried after the map.
     """
     mapped_copy: MappedCopy
@@ -180,7 +180,9 @@ class MappedCopy:
     """The copied part of a partition, according to the offset map."""
 
     runs: Sequence[Run] = ()
-    """The map's runs of the partition, or empty if the map has no row of it."""
+    """The map's runs (consecutive offsets on both sides), or empty if the map has no row of the
+    copy.
+    """
     mark: Mark | None = None
     reach: Reach | None = None
     """The end of the copy, or None if other clients also write to the topic, so that the end must
@@ -191,10 +193,11 @@ class MappedCopy:
     def of(
         cls, partition_map: PartitionMap | None, reach: Reach | None, there_later: int
     ) -> MappedCopy:
-        """Return the copy up to `reach`, or up to a later end if the map shows that it was longer.
+        """Return the copy up to `reach`, or up to a later end if the map shows that the copy was
+        longer.
 
-        `there_later` is the target's end after the map was read. A mark after this end shows that
-        the target's log was longer.
+        `there_later` is the target's end after the map was read. If the map's `Mark` (a target
+        offset that the copy has reached) is after this end, the target's log was longer.
         """
         if partition_map is None or not partition_map.runs:
             return cls()
@@ -226,8 +229,8 @@ def verify_partition(
     read_bytes: int = READ_BYTES,
     functions: Functions | None = None,
 ) -> None:
-    """Compare a partition and add the differences to `result`. `functions` are those of its
-    transforms. Raises TwinlogError if the rest of the partition cannot be compared.
+    """Compare a partition, and add the differences to `result`. `functions` runs the transforms of
+    the partition. Raises TwinlogError if the rest of the partition cannot be compared.
     """
     source_log = VerifiedLog(
         client=source,
@@ -278,7 +281,8 @@ class _Partition:
     def _never_copied(self) -> None:
         begin = max(self._source_log.start, self._first_offset)
         side = self._source_side(begin, begin)
-        # a walk needs a run of the map; if nothing is copied yet, use a run from the beginning on
+        # a walk needs a run of the map (consecutive offsets on both sides); nothing is copied yet,
+        # so use a run that begins at the first offset
         walk = LogWalk(
             pairs=OffsetPairs([Run(0, begin, self._target_log.end)]),
             source=side,
@@ -334,7 +338,7 @@ class _Partition:
         return end if until is None else min(until, end)
 
     def _runs_and_reach(self) -> tuple[Sequence[Run], Reach]:
-        """Return the runs of the partition's map, and the end of the copy."""
+        """Return (runs of the partition's map, end of the copy on both sides)."""
         written, target_log = self._wanted.mapped_copy, self._target_log
         if written.reach is not None:
             return written.runs, written.reach
@@ -415,8 +419,9 @@ def missing_topic_result(source: Range) -> Compared:
 def rules_of(
     intents: FlowIntents, pair: PartitionPair, *, is_shared: bool, is_deep: bool = False
 ) -> Rules:
-    """Return the rules of a comparison. By these rules, records that operators have skipped or
-    accepted are no differences.
+    """Return the rules of a comparison. By these rules, source records that operators have skipped,
+    and target records that they have accepted, are no differences. `is_deep`: every record is
+    decoded, even in equal batches.
     """
     skips = (skip for skip in intents.skips if skip.is_of(pair.source, pair.source_topic_id))
     accepted = (
@@ -433,7 +438,7 @@ def rules_of(
 
 
 LEAST_OFFSETS: Final = 100_000
-"""Minimum number of offsets per section. A smaller one is not worth a separate task."""
+"""Minimum number of offsets per section. A smaller section is not worth a separate task."""
 MOST_OFFSETS: Final = 1_000_000
 """Maximum number of offsets per section. A lost task is repeated as a whole, and the part of the
 map that a section needs is sent in one message.
@@ -451,8 +456,8 @@ def size(tasks: Sequence[VerifyTask]) -> int:
 def split(task: VerifyTask, offsets: int) -> list[VerifyTask]:
     """Split a partition into sections of at most `offsets` source offsets, in order.
 
-    There is only one section if other clients also write to the topic, because this flow's records
-    are then found only by reading from the map's mark on.
+    There is only one section if other clients also write to the topic. This flow's records are then
+    found only by reading from the map's `Mark` on, a target offset that the copy has reached.
     """
     reach = task.mapped_copy.reach
     if reach is None:
@@ -470,8 +475,9 @@ def split(task: VerifyTask, offsets: int) -> list[VerifyTask]:
 
 
 def with_needed_runs(task: VerifyTask) -> VerifyTask:
-    """Return the section with only the runs that it needs, because a map may have millions of runs.
-    The first run after the section is kept, because it ends the last needed run.
+    """Return the section with only those runs of the map (consecutive offsets on both sides) that
+    it needs, because a map may have millions. The first run after the section is kept, because its
+    begin is the end of the last needed run.
     """
     runs, reach = task.mapped_copy.runs, task.mapped_copy.reach
     if reach is None:
@@ -484,7 +490,9 @@ def with_needed_runs(task: VerifyTask) -> VerifyTask:
 def ranges_to_repeat(
     sections: Sequence[VerifyTask], results: Sequence[Compared]
 ) -> list[tuple[int, int]]:
-    """Return index ranges [first, next) of adjacent sections that must be walked again as one."""
+    """Return index ranges [first, next) in `sections`. The sections of a range all differ, so they
+    must be compared again as one section.
+    """
     out: list[tuple[int, int]] = []
     first = 0
     for index in range(len(sections) + 1):

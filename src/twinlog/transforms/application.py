@@ -61,7 +61,7 @@ log = logging.getLogger(__name__)
 
 CORES: Final = 2
 BATCH_BYTES: Final = 1 << 20
-"""Maximum uncompressed size of a batch in an answer."""
+"""Maximum uncompressed size of a batch of transformed records."""
 ROUNDS_AT_ONCE: Final = 2
 OFFERS_WITHIN_S: Final = 1.0
 REPORTED_AFTER: Final = 6
@@ -72,7 +72,9 @@ Offered = tuple[ChannelAddress, RangeOffer]
 
 
 class LanePortWatch:
-    """Receives the offers of all lanes, with a connection and a thread for each lane's port."""
+    """Receives the ranges of records that lanes offer, with a connection and a thread for each
+    lane's port.
+    """
 
     def __init__(self) -> None:
         self.offers: queue.SimpleQueue[Offered] = queue.SimpleQueue()
@@ -115,15 +117,15 @@ class LanePortWatch:
 
 @dataclass(slots=True, kw_only=True)
 class Application:
-    """Answers the ranges that lanes offer, in rounds. Each worker thread calls `step` repeatedly,
-    once per round.
+    """Answers the ranges of records that lanes offer, in rounds (Spark jobs for several ranges).
+    Each worker thread calls `step` repeatedly, once per round.
     """
 
     begin: Callable[[RangeOffer], Rounds | None]
     """Returns the Rounds for a range's chain of transforms, or None if the chain is unknown."""
     say: Callable[[Message], None]
     bytes_at_once: int = 16 << 20
-    """Maximum total size of the ranges in running rounds. A larger range runs alone."""
+    """Maximum total bytes of the ranges in running rounds (`Rounds`). A larger range runs alone."""
     watch: LanePortWatch = field(default_factory=LanePortWatch)
     _chains: dict[str, Rounds] = field(default_factory=dict)
     """The Rounds of each chain for which ranges were offered, by the chain's digest."""
@@ -131,7 +133,7 @@ class Application:
     _refused: set[str] = field(default_factory=set)
     """Digests of unknown chains, for which a warning was logged."""
     _running: set[Offered] = field(default_factory=set)
-    """Offers in running rounds. They are ignored if a lane offers them again."""
+    """Ranges in running rounds (`Rounds`). If a lane offers one again, the offer is ignored."""
     _has_answered: bool = False
     """True after the first answer."""
     _picking: threading.Lock = field(default_factory=threading.Lock)
@@ -140,7 +142,7 @@ class Application:
 
     @property
     def is_busy(self) -> bool:
-        """True while a round is running."""
+        """True while a round (a Spark job for several ranges) is running."""
         return bool(self._running)
 
     def step(self, within_s: float | None = None) -> bool:
@@ -205,7 +207,9 @@ class Application:
         return taken
 
     def _answer(self, taken: Sequence[Offered]) -> Sequence[Offered]:
-        """Run a round. Returns the ranges to offer again: all of them after an error, else none."""
+        """Run a round for the ranges in `taken`. Returns the ranges that `step` must offer again:
+        all of them after an error, else none.
+        """
         rounds, addresses = self._chains[taken[0][1].transform], {address for address, _ in taken}
         if not addresses <= set(rounds.lent.ports):
             rounds.connect(tuple(self.watch.ports | addresses))
@@ -290,7 +294,7 @@ def run(work: TransformsWork, watch: LanePortWatch, say: Callable[[Message], Non
                 on_error=work.on_error,
                 name=", ".join(transform.name for transform in chain),
                 cores=CORES,
-                # RANGE_BYTES less, because a round may exceed this size by one range
+                # RANGE_BYTES less, because a round may exceed `most_bytes` by one range
                 round_bytes=at_once // ROUNDS_AT_ONCE - RANGE_BYTES,
                 is_deterministic=all(plans[transform.name].is_deterministic for transform in chain),
             )

@@ -7,9 +7,9 @@ path does not exist, the value is not changed. A JSON null stays null.
 - A tombstone stays a tombstone.
 - For a value that is not JSON, the transform fails with the record's topic, partition and offset. A
   transform that must hide data must not pass on values that it cannot read. `not_json="keep"`
-  copies such values unchanged. The following values are not JSON: bytes that are not UTF-8, an
-  object with a duplicate key, several JSON texts, and values above Spark's limit of a VARIANT (16
-  MiB in Spark 4.0).
+  copies such values unchanged. These values count as not JSON: bytes that are not UTF-8, an object
+  with a duplicate key, several JSON texts, and values above Spark's limit of a VARIANT (16 MiB in
+  Spark 4.0).
 - The result is a new JSON text with the same data. It has no blanks between tokens, keys of objects
   in alphabetical order, and `1.1` instead of `1.10`. Numbers with an exponent or more than 38
   digits become doubles.

@@ -68,7 +68,9 @@ def check_transform(spark: SparkSession, config: TransformConfig) -> TransformPl
 def check_flows(
     flows: Iterable[FlowConfig],
 ) -> Iterator[tuple[FlowConfig, TransformConfig, TransformPlan | ConfigError]]:
-    """Check each transform of these flows, and yield its plan or error. Starts a Spark session."""
+    """Check the transforms of these flows. Yield (flow, transform, plan or error) for each of them.
+    Starts a Spark session.
+    """
     with local_session("twinlog check") as spark:
         for flow in flows:
             for transform in flow.transforms.entries:

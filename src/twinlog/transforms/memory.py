@@ -39,7 +39,9 @@ def worker_bytes(limit: int) -> int:
 
 
 def bytes_at_once(limit: int) -> int:
-    """Return the maximum size in bytes of all ranges in running rounds."""
+    """Return the maximum total size in bytes of the ranges in running rounds (`rounds`: Spark
+    jobs).
+    """
     return limit // 128
 
 

@@ -2,11 +2,12 @@
 and independently of other records.
 
 A mirror must get the same records if it transforms a part of a partition again. So the plan of a
-transform must consist of operators in `ALLOWED`, and must keep `partition` and `offset`, which
+transform must consist of operators in `ALLOWED`. It must also keep `partition` and `offset`, which
 identify the record that a row comes from. The check uses Spark's analyzed plan for an empty
-DataFrame, and rejects a transform with the name of the first other operator. A plan does not show
-what the Python functions of `mapInPandas` and `mapInArrow` do, so these operators are accepted, but
-such a plan is not proven to be row by row.
+DataFrame. If the plan has an operator that is not in `ALLOWED`, the transform is rejected, and the
+error names the first such operator. The Python functions of `mapInPandas` and `mapInArrow` are not
+visible in a plan. These operators are accepted, but a plan with them is not proven to be row by
+row.
 """
 
 from __future__ import annotations

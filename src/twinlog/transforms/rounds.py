@@ -173,8 +173,8 @@ class Rounds:
         return parts
 
     def _answer_some(self, parts: Sequence[RangePart]) -> list[RangePart]:
-        """Run one job for all `parts`, or separate jobs if that fails. Returns smaller parts of
-        parts that took too long, to run after all others. Raises TwinlogError.
+        """Run one job for all `parts`, or separate jobs if that fails. Returns the beginnings of
+        parts that took too long, which must run after all other parts. Raises TwinlogError.
         """
         began, late_parts = self.clock.monotonic(), list[RangePart]()
         error: JobFailed | None = None
@@ -242,9 +242,10 @@ class Rounds:
         return []
 
     def _failures(self, part: RangePart, error: JobFailed) -> tuple[list[RangeFailure], int]:
-        """Return the records that fail alone, in order, and the offset up to which the search is
-        complete: the end of the part, unless the search takes too long. With `on-error` stop, only
-        the first record is returned. `error`: why the part fails.
+        """Return (failures, end). `failures`: the records that fail alone, in order. `end`: the
+        offset up to which the search is complete, which is the end of the part unless the search
+        takes too long. With `on-error` stop, only the first record is returned. `error`: why the
+        part fails.
 
         Each trial is a job for the next records, without the failing records that were found
         before. A trial has half as many records as the previous one if that failed, else twice as
@@ -349,8 +350,8 @@ class Rounds:
 
     def _limit_s(self, parts: Sequence[RangePart]) -> float:
         """Return the maximum duration of a job in seconds. If the transform is slow, a job with
-        several records gets less time and is then repeated in smaller parts, so that a hanging
-        record is found before its lane gives up.
+        several records gets less time, and is then repeated in smaller parts. So a record on which
+        the transform hangs is found before the lane gives up.
         """
         is_slow = self.most_offsets < UNLIMITED and sum(map(_offsets, parts)) > 1
         return self.limit_s / SLOW_LIMIT if is_slow else self.limit_s
@@ -392,7 +393,7 @@ def _beginning(part: RangePart, limit: int) -> RangePart:
 
 
 def _smaller(part: RangePart) -> RangePart:
-    """Return the first 1/TIMEOUT_DIVISOR of the offsets of a part that took too long."""
+    """Return the beginning of a part that took too long: its offsets divided by TIMEOUT_DIVISOR."""
     return _beginning(part, max(1, _offsets(part) // TIMEOUT_DIVISOR))
 
 

@@ -26,7 +26,7 @@ from twinlog.wire.record_batch import HEADER_BYTES, BatchHeader, Buffer, Codec, 
 
 DECOMPRESSED_LIMIT_BYTES = 256 << 20
 """Maximum size of decompressed data. It is far above any normal batch, because brokers accept 1 MiB
-by default, and stops a decompression bomb before it uses up the process's memory.
+by default. The limit stops a decompression bomb before the process's memory is used up.
 """
 
 ZSTD_LEVEL = 3  # Kafka's default; the default of the library, 11, is ten times slower

@@ -28,8 +28,8 @@ Joining in Python, which decodes the records, took about 20 us per one-record ba
 us in the kernel (ADR 27). From about ten records per batch, joining costs more than it saves, so
 batches of more than FEW_RECORDS records are sent unchanged.
 
-Batches with a gap between their offsets, which begin a new run of the offset map, are joined later
-(`mirror.copy.batch_sizes`).
+Batches with a gap between their offsets are joined later (`mirror.copy.batch_sizes`), because the
+second one begins a new run of the offset map (consecutive offsets on both sides).
 """
 
 from __future__ import annotations

@@ -206,7 +206,7 @@ class _Fields:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PositionKey:
-    """The connector and the source partition of a position."""
+    """The connector and the source partition of a position in Kafka Connect's offset storage."""
 
     connector: str
     cluster: str
@@ -238,7 +238,9 @@ class PositionKey:
 
 
 def encode_position(offset: int) -> bytes:
-    """Encode the value of a position: the upstream offset of the last copied record."""
+    """Encode a position in Kafka Connect's offset storage: the upstream offset of the last copied
+    record.
+    """
     return _json({"offset": offset})
 
 

@@ -1,5 +1,5 @@
-"""Primitive types of Kafka's formats: zigzag variable-length integers, as used in the fields of a
-record (KIP-98), and types of flexible message versions (KIP-482), as Fetch and Produce need them.
+"""Primitive types of Kafka's formats: zigzag variable-length integers, as in the fields of a record
+(KIP-98), and the types of flexible message versions (KIP-482) in Fetch and Produce.
 
 Only Fetch and Produce are frequent enough to be encoded here. All other requests use the classes
 that the client library generates.
@@ -21,12 +21,12 @@ _TABLE_SIZE = 1 << 14
 
 
 def read_varint(data: bytes, position: int) -> tuple[int, int]:
-    """Return a 32-bit value and the position after it. Raises IndexError if `data` is too short."""
+    """Return (32-bit value, position after it). Raises IndexError if `data` is too short."""
     return _read(data, position, VARINT_MOST_BYTES, _UINT32)
 
 
 def read_varlong(data: bytes, position: int) -> tuple[int, int]:
-    """Return a 64-bit value and the position after it. Raises IndexError if `data` is too short."""
+    """Return (64-bit value, position after it). Raises IndexError if `data` is too short."""
     return _read(data, position, VARLONG_MOST_BYTES, _UINT64)
 
 

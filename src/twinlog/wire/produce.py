@@ -1,7 +1,7 @@
 """Produce requests with one whole batch per partition, for many partitions.
 
-Version 13 identifies topics by ID, so a batch for a topic that was deleted and created again is
-rejected (UNKNOWN_TOPIC_ID) instead of appended to the new topic. Version 9 uses names. `acks` is
+Version 13 identifies topics by ID. So a batch for a topic that was re-created is rejected
+(UNKNOWN_TOPIC_ID) instead of being appended to the new topic. Version 9 uses names. `acks` is
 always `all`, because a producer ID requires that.
 
 Formats: ProduceRequest.json and ProduceResponse.json of Kafka 4.3.
@@ -87,7 +87,7 @@ def produce_request(
 def produce_answer(
     version: int, view: memoryview, names: Mapping[bytes, str]
 ) -> tuple[int, Sequence[ProducedPartition]]:
-    """Return the throttle time (ms) and one result per batch. `names` has topic names by raw ID."""
+    """Return (throttle time in ms, one result per batch). `names` has topic names by raw ID."""
     if len(view) == _ONE_ANSWER.size and version >= VERSION_BY_ID:
         (topics, raw, partitions, partition, error, base_offset, append_time, _,
          *rest, throttle_ms, tags) = _ONE_ANSWER.unpack(view)  # fmt: skip

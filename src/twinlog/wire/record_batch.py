@@ -249,7 +249,7 @@ def with_payload(head: memoryview, codec: Codec, payload: Buffer) -> bytearray:
 
 
 def _check_prefix(buffer: memoryview, position: int) -> tuple[int, int]:
-    """Return offset and total length. Raises CorruptData if they are invalid with any magic."""
+    """Return (offset, total length). Raises CorruptData if they are invalid for every magic."""
     offset, length = _PREFIX.unpack_from(buffer, position)
     if length < _LEAST_LENGTH_OF_ALL or offset < 0:
         raise CorruptData(

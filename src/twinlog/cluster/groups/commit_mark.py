@@ -49,8 +49,8 @@ class CommitMark:
 def read_mark(
     offsets: GroupOffsets, cluster_id: str | None
 ) -> tuple[CommitMark | None, list[TopicPartition]]:
-    """Return the valid mark of the last micro-batch among a group's offsets (None without any), and
-    the partitions whose offset is no valid mark.
+    """Return (mark, invalid). `mark`: the valid mark of the last micro-batch among a group's
+    offsets, or None if there is none. `invalid`: the partitions whose offset is no valid mark.
     """
     marks = {tp: _rows(offset, cluster_id or "") for tp, offset in offsets.items()}
     rows = {tp: count for tp, count in marks.items() if count is not None}

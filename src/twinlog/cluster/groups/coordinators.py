@@ -3,7 +3,7 @@ moved.
 
 Coordinators are stored between calls. Listing groups also finds coordinators, because each broker
 lists the groups that it coordinates. Only coordinators that are not stored are looked up, because a
-lookup has a side effect: if a cluster has no offsets topic, the brokers create it.
+lookup has a side effect. If a cluster has no offsets topic, the brokers create it.
 """
 
 from __future__ import annotations

@@ -76,10 +76,10 @@ def fetch_offsets(
     offsets.
 
     Brokers silently omit offsets of topics that Twinlog's user is not permitted to describe. With
-    `settled`, a group is queried again while offsets of it are in an open transaction, or in a
-    transaction whose marker the coordinator has not read yet (KIP-447). If this lasts until the
-    deadline, the group's result is the error UNSTABLE_OFFSET_COMMIT. Without `settled`, the offsets
-    from before the transaction are returned.
+    `settled`, a group is queried again while its offsets are in a transaction that is open, or
+    whose marker the coordinator has not read yet (KIP-447). If this lasts until the deadline, the
+    group's result is the error UNSTABLE_OFFSET_COMMIT. Without `settled`, the offsets from before
+    the transaction are returned.
     """
     return OffsetReader(coordinators, settled=settled).read(groups)
 

@@ -77,7 +77,7 @@ class JoinedGroup:
 
 
 class GroupCalls:
-    """The calls of one group member. Not thread-safe."""
+    """The requests that a group member sends to its coordinator. Not thread-safe."""
 
     def __init__(self, client: ClusterClient, group: GroupSettings) -> None:
         self._client = client

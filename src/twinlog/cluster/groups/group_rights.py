@@ -27,8 +27,8 @@ def check_group_read(client: ClusterClient, group: str) -> None:
     """Raise Unauthorized if a broker reports that Twinlog's user is not permitted to join the
     group.
 
-    Only the coordinator reports which operations are permitted. So if the user has DESCRIBE but not
-    READ on the group, an error is raised only if the queried broker happens to be the coordinator.
+    Only the coordinator reports which operations are permitted. So a user with DESCRIBE but without
+    READ on the group gets an error only if the queried broker happens to be the coordinator.
     """
     if unreadable_groups(client, [group]):
         raise error_for(

@@ -92,7 +92,9 @@ class MembershipState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeadershipShare:
-    """Number of flows that a process leads. A standby reports it to the leader."""
+    """What a standby reports to the leader: how many flows it leads, and if it is ready to lead
+    this flow.
+    """
 
     process: str
     leads: int
@@ -264,7 +266,9 @@ class Membership:
         return self._metadata
 
     def announce(self, metadata: bytes) -> None:
-        """Change the member's metadata. It rejoins with the new metadata within a heartbeat."""
+        """Change the member's metadata. The member rejoins with it after at most a heartbeat
+        interval.
+        """
         self._metadata = metadata
 
     @property
@@ -323,7 +327,7 @@ class Membership:
         self._confirmed_at = max(sent, self._confirmed_at)
         if self._clock() - self._confirmed_at >= self._heartbeat_s:
             # the join was delayed, so the session, which began when the join was sent, may be
-            # almost over; send a heartbeat before leading, or lanes would start and be stopped
+            # almost over. Send a heartbeat before leading, or lanes would start and be stopped
             # again
             self._heartbeat(joined)
         self._set_joined(joined, leader)
@@ -378,14 +382,17 @@ class Membership:
         except BrokerRefused as error:
             if error.kafka_error != REBALANCE_IN_PROGRESS:
                 raise
-            # the coordinator responded, so this also counts as a heartbeat
+            # the coordinator responded, so it has also restarted the session timeout, as after a
+            # heartbeat without an error
             self._confirmed_at = sent
             return False
         self._confirmed_at = sent
         return True
 
     def _while_delayed(self) -> bool:
-        """Send heartbeats of a leader while a response is delayed. Returns False after `leave`."""
+        """While a response to `join` or `sync` is delayed, send a heartbeat if this member leads
+        and one is due. Returns False after `leave`.
+        """
         if self._joined is not None and self._state.role is MemberRole.LEADING:
             self._keep_leading(self._joined)
         return not self._stop.is_set()

@@ -69,7 +69,9 @@ NO_GENERATION: Final = -1
 
 
 class ProducerFenced(NamedTuple):
-    """Code and text of the error to raise if a new user of the transactional ID fenced this one."""
+    """Code and text of the error to raise if a newer user of the transactional ID has fenced this
+    producer.
+    """
 
     code: str
     why: str
@@ -123,8 +125,8 @@ class Transactions:
         self._node: int | None = None
 
     def error_of(self, error: TwinlogError) -> TwinlogError:
-        """Return the error to raise for a partition leader's error: the error of a fenced
-        transaction if the leader has rejected the epoch, else the leader's error.
+        """Return the error to raise for a partition leader's error. If the leader has rejected the
+        epoch, this is the error of a fenced transaction, else it is the leader's error.
         """
         number = getattr(error, "kafka_error", 0)
         return self._fenced_error(number, "appending for") if number in FENCED else error
@@ -224,7 +226,9 @@ class Transactions:
     # -- steps of a transaction
 
     def add_partitions(self, tps: Collection[TopicPartition]) -> None:
-        """Add partitions to the transaction. Must precede their first record. Idempotent."""
+        """Add partitions to the transaction. Must be called before their first record is appended.
+        Idempotent.
+        """
         topic_of = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
 
         def ask() -> None:

@@ -49,7 +49,7 @@ within 9 s (broker.session.timeout.ms) that a broker is dead, and then elects ne
 
 SILENT_S: Final = 10.0
 """How long a broker gets no request after one has timed out, in seconds. The time limit of the
-request was as long. After this total time, the cluster itself has fenced a frozen broker.
+request was as long. After both times together, the cluster itself has fenced a frozen broker.
 """
 
 FORGET_S: Final = 600.0
@@ -81,7 +81,9 @@ class _Round(Generic[T]):
     def group(
         self, tps: Iterable[TopicPartition], timeout_s: float, *, is_first: bool
     ) -> dict[int, list[LedPartition]]:
-        """Group partitions by their leader's node. Those without a leader are added to `failed`."""
+        """Group partitions by their leader's node. Partitions without a leader are added to
+        `failed`.
+        """
         names = {tp.topic for tp in tps}
         kept = self.client.led
         if is_first and kept is not None and names <= kept.keys():

@@ -68,8 +68,8 @@ NO_SESSION: Final = -1
 """The session epoch of a Fetch without a session (KIP-227)."""
 
 STUCK_ANSWERS: Final = 5
-"""A read fails only after more than this many consecutive empty responses because of a quota, and
-only if they have lasted for longer than the time limit of a call.
+"""Number of consecutive empty responses because of a quota after which a read may fail. It fails
+only if they have also lasted for longer than the time limit of a call.
 """
 
 FIRST_BYTES: Final = 4096
@@ -107,8 +107,8 @@ def fetch_records(
     isolation: Isolation = Isolation.READ_UNCOMMITTED,
     timeout_s: float | None = None,
 ) -> dict[TopicPartition, FetchedRecords | TwinlogError]:
-    """Return the records that each log has at or after an offset now: at least one whole batch,
-    unless the offset is the end of the log.
+    """Return the records that each log has now at or after an offset. This is at least one whole
+    batch, unless the offset is the end of the log.
 
     The call does not wait for new records, but for data that a quota delays. An offset outside the
     log is an error with code OFFSET_OUT_OF_RANGE. If a quota permits no data at all for the time of
@@ -199,8 +199,8 @@ class _Reading:
                 else:  # request more bytes, to avoid a request per long batch
                     self._growth[led.tp] = GROWTH * self._growth.get(led.tp, 1)
             if self._is_stuck(is_held=is_throttled and not answers):
-                # a response that is not empty has at least one batch of the first partition, so
-                # this batch must be larger than the quota
+                # if the quota permits it, a response has at least one batch of the first partition,
+                # so the next batch of this partition must be larger than the quota
                 self._store(left[0].tp, self._nothing_passes_error(left[0].tp), out)
                 self._held = 0
             left = [led for led in left if led.tp not in out]
@@ -256,7 +256,9 @@ class _Reading:
         return is_long and self._held > STUCK_ANSWERS
 
     def _ask(self, partitions: Sequence[LedPartition]) -> tuple[Answers, bool]:
-        """Return results for some or all partitions, and True if the response was throttled."""
+        """Return (results, is_throttled): the results of some or all partitions, and True if the
+        broker has throttled the response.
+        """
         self._most = self._size.most_bytes
         answer = self._client.attempt(
             self._node, self._request(partitions, self._most), minimum=WITH_EPOCH, maximum=BY_NAME
@@ -325,7 +327,7 @@ class _Reading:
 
 
 def _whole_batches(records: memoryview) -> tuple[int, int]:
-    """Return the size of all whole batches in bytes, and the offset after them (-1 if unknown)."""
+    """Return (size of all whole batches in bytes, offset after them). An unknown offset is -1."""
     size, next_offset = 0, -1
     try:
         for header, start in read_headers(records):

@@ -375,7 +375,7 @@ class Connection:
     def finish_unless(
         self, known_digest: bytes, *, timeout_s: float | None = None, silent_s: float = math.inf
     ) -> tuple[bytes, Any]:
-        """Return the response's digest, and the response (None if the digest is known)."""
+        """Return (digest, response). The response is None if its digest is `known_digest`."""
         key, version, body = self._receive_body(timeout_s, silent_s)
         digest = hashlib.blake2b(body, digest_size=DIGEST_BYTES).digest()
         if digest == known_digest:
@@ -488,8 +488,8 @@ class Connection:
         return key, version, body
 
     def _login_hint(self, error: IoError) -> str:
-        """Return a hint about SASL if the broker closed the connection before the first response
-        that needs a login, and the client does not use SASL. Otherwise return an empty text.
+        """Return a hint about SASL if the client does not use SASL, and the broker closed the
+        connection before the first response that needs a login. Otherwise return an empty text.
         """
         security = self.settings.security
         is_past_login = self._is_served or not self.api_versions

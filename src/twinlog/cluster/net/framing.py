@@ -71,7 +71,9 @@ def receive_frame(
 
 
 def _other_service(first: bytes, size: int, max_bytes: int) -> str:
-    """Return a message about a peer whose response begins with these bytes, which are no size."""
+    """Return a message about a peer that does not respond as a broker: `first`, the first bytes of
+    its response, are not a size.
+    """
     if first[:2] == _TLS_ALERT:
         return (
             "it responds with a TLS alert, so it is a TLS listener: set security.protocol to SSL "
@@ -95,7 +97,8 @@ def _receive(sock: socket.socket, size: int, deadline: float, silent_s: float) -
             count = sock.recv_into(view[received:]) if left > 0 else -1
         except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
             # TLS returns bytes only after a whole record, and the record may take longer than
-            # `silent_s` to arrive, so any readable byte counts
+            # `silent_s` to arrive, so any readable byte of the socket shows that the broker is not
+            # silent
             count = 0 if is_readable(sock, left) else -1
         else:
             if not count:
@@ -162,7 +165,9 @@ class FramePool:
         return memoryview(frame)[:size]
 
     def _reuse(self, size: int) -> bytearray | None:
-        """Return an unreferenced buffer that fits, or None. Drops those beyond `free_bytes`."""
+        """Return an unreferenced buffer that fits, or None. Drops unreferenced buffers beyond
+        `free_bytes`.
+        """
         reused: bytearray | None = None
         free = 0
         for _ in range(len(self._kept)):

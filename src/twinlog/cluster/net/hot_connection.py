@@ -51,8 +51,9 @@ PASSED_S: Final = 10.0
 """Approximate time over which a broker averages a quota (quota.window.num), in seconds."""
 
 UNREAD_SHARE: Final = 4
-"""Divisor. While requests are unanswered, the next one may be sent only if they have less than a
-quarter of the bytes that the broker has answered in the last one or two periods of PASSED_S.
+"""Divisor. While requests are unanswered, the next one may be sent only if their total size is less
+than a quarter of R. R is the total size of the requests that the broker has answered in the last
+one or two periods of PASSED_S.
 """
 
 QUOTA_BINDS_S: Final = 60.0
@@ -231,7 +232,7 @@ class HotConnection:
         return answers
 
     def mark_unanswered(self, contexts: Iterable[object]) -> None:
-        """Add requests to those in flight again, because their responses could not be decoded."""
+        """Count these requests as in flight again, because their responses could not be decoded."""
         self._in_flight.extendleft((-1, context, 0, 0.0) for context in reversed(list(contexts)))
 
     def _fill_scratch(self, answers: list[tuple[Any, memoryview]]) -> bool:

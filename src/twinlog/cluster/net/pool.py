@@ -71,7 +71,7 @@ class ConnectionPool:
                 self._by_node.pop(node, None)
 
     def on_broken(self, connection: Connection) -> None:
-        """Note that a connection to this address broke, so that other addresses are tried first."""
+        """Note that this connection broke. Its address is then tried after all other addresses."""
         self._failed_at[connection.host, connection.port] = self._clock()
 
     def connection_to(self, node: int) -> Connection:

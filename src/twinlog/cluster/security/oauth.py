@@ -199,8 +199,9 @@ RETRY_AFTER_S: Final = 10.0
 """Pause before a silent endpoint is queried again while the old token is valid, in seconds."""
 _CHANCE: Final = random.SystemRandom()  # has no state that forked lanes would share
 JITTER_SHARE: Final = 0.05
-"""Renewals are earlier by a random share of the token's lifetime, at most this one. So lanes do not
-all renew at the same time. Java's sasl.login.refresh.window.jitter has the same default.
+"""Maximum share of a token's lifetime by which its renewal is earlier. The share is random, so that
+lanes do not all renew at the same time. Java's sasl.login.refresh.window.jitter has the same
+default.
 """
 
 

@@ -99,7 +99,9 @@ _TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 
 
 def load_oauth(keys: ClientKeys, options: dict[str, str]) -> OAuthSettings:
-    """Return the OAUTHBEARER settings. `options`: those of the login module. Raises ConfigError."""
+    """Return the OAUTHBEARER settings. `options`: the options of the login module. Raises
+    ConfigError.
+    """
     if class_name(keys.text(LOGIN_HANDLER) or "") == _STRIMZI_HANDLER:
         keys, options = _from_strimzi(keys, options)
     handler = keys.only_known_class(

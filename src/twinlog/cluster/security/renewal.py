@@ -44,7 +44,7 @@ FileStamp = tuple[str, int, int, int]
 
 
 def file_stamps(files: Iterable[tuple[str, str]]) -> tuple[FileStamp, ...]:
-    """Return the stamps of these files. A stamp changes with its file. Follows symbolic links."""
+    """Return a stamp of each file that changes if the file changes. Follows symbolic links."""
     return tuple(_stamp(path) for path in dict.fromkeys(path for _, path in files))
 
 
@@ -65,8 +65,8 @@ class FollowedFiles:
         """The settings in use, from the last state in which all files were usable."""
         self._read = read
         self._used: tuple[FileStamp, ...] | None = None
-        """Stamps of the files from which `settings` were read. None until the first check, because
-        the files may have changed since they were first read.
+        """Path, time, size and inode of each file from which `settings` were read. None until the
+        first check, because the files may have changed since they were first read.
         """
         self._wrong_since: float | None = None
         self._reported = ""

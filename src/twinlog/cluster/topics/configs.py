@@ -226,8 +226,8 @@ def may_lack_offsets(client: ClusterClient, topics: set[str]) -> set[str]:
     """Return the topics that are compacted, and those whose configs the user is not permitted to
     read.
 
-    In a topic that is not returned, each offset between the log start and the log end is a record,
-    a transaction marker, or an aborted record. A fetch returns all three.
+    In all other topics, each offset from the log start to the log end is a record, an aborted
+    record or a transaction marker. A fetch returns all three.
     """
     return _without(client, topics, "cleanup.policy", "delete")
 

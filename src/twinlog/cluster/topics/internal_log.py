@@ -1,6 +1,6 @@
 """Creates, reads and appends to the compacted topics that contain Twinlog's own state.
 
-The state topic and the offset map are tables: the last record of a key is the row of this key, and
+The state topic and the offset map are tables. The last record of a key is the row of this key, and
 a null value deletes the row. So a repeated append is harmless unless another row of the same key is
 between the two copies. `append` and `append_rows` may repeat an append; `append_once` does not.
 
@@ -71,7 +71,7 @@ def ensure_compacted_topic(
             configs={POLICY: "compact", "segment.bytes": str(SEGMENT_BYTES)},
         )
         exists = not created.is_new
-    # do not wait for the leaders of an existing topic: one partition may have none, and flows that
+    # do not wait for the leaders of an existing topic: if one partition has no leader, flows that
     # use other partitions must not wait for it
     topic = client.metadata([name]).topics[name] if exists else wait_for_topic(client, name)
     if topic.error:

@@ -1,5 +1,5 @@
-"""Warnings about keys that have no effect (unknown, deprecated, or written in the wrong place), and
-about settings that take effect, as in Java, but are insecure.
+"""Warnings about keys without effect (unknown, deprecated, or written in the wrong place), and
+about insecure settings, which take effect as in Java.
 
 *No effect.* Connect ignores such keys. Twinlog ignores them too, but warns. Unknown `twinlog.*`
 keys are errors, because only Twinlog can have been meant.
@@ -112,7 +112,7 @@ def _flow_warnings(flow: FlowConfig) -> Iterator[tuple[Setting, str, WarningCode
 
 
 def _without_protocol(client: ClientProperties) -> Iterator[tuple[Setting, str]]:
-    """Yield a TLS or SASL setting without effect, because security.protocol is not set."""
+    """Without security.protocol, yield (setting, message) for the first TLS or SASL setting."""
     if SECURITY_PROTOCOL in client:
         return
     for key, protocol in _NEED_A_PROTOCOL.items():
@@ -415,7 +415,7 @@ def _pattern_warnings(name: str, setting: Setting) -> Iterator[ConfigWarning]:
 
 
 def audit_names(flows: Collection[FlowConfig]) -> Iterator[ConfigWarning]:
-    """Yield warnings about a blank alias or separator, because each changes the other's effect."""
+    """Yield warnings about a blank alias or separator. The effect of each depends on the other."""
     seen: set[Setting] = set()
     for flow in flows:
         is_kept = flow.policy.kind is PolicyKind.IDENTITY

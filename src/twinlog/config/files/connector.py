@@ -2,8 +2,8 @@
 
 Kafka Connect runs the three connectors of a flow separately, each from a file of its own. Each file
 has the addresses of both clusters in `source.cluster.*` and `target.cluster.*`; the other keys
-belong to the flow. The connectors are read as one flow that does only the work of these connectors,
-like a flow with the same sections in a Strimzi resource.
+belong to the flow. The connectors are read as one flow that does only their work, like a flow with
+the same sections in a Strimzi resource.
 """
 
 from __future__ import annotations
@@ -132,7 +132,9 @@ def flow_of_connectors(
 
 
 def _why_unused(setting: Setting, connector: Connector, leading: Connector) -> str | None:
-    """Return None if a key is used, else the reason, or an empty text if no warning is needed."""
+    """Return why a key is not used. Return None if it is used, and an empty text if it is not used
+    but needs no warning.
+    """
     section = _SECTIONS[connector.name]
     owner = section_of(setting.key)
     used = None if connector is leading else leading.keys.get(setting.key)

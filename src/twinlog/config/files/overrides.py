@@ -26,7 +26,9 @@ class Override:
 
 
 def with_overrides(settings: Settings, overrides: Iterable[Override]) -> Settings:
-    """Return the settings, overridden by those of the command line."""
+    """Return `settings` with the settings of the command line, which replace settings of the same
+    key.
+    """
     overridden = dict(settings)
     for override in overrides:
         if override.everywhere:

@@ -3,9 +3,9 @@ r"""Java's .properties format, read exactly as `java.util.Properties` does, with
 Kafka passes the file's bytes to Properties.load(InputStream), which decodes them as ISO-8859-1.
 `decode` does the same, so that passwords work, or fail, as with MirrorMaker 2.
 
-A natural line ends with \n, \r or \r\n. A logical line is one or more natural lines joined by an
-odd number of backslashes at the end; white space at the start of each is dropped. These surprising
-rules are kept:
+A natural line ends with \n, \r or \r\n. If a natural line ends with an odd number of backslashes,
+the next one continues it, and both belong to one logical line. White space at the start of each
+natural line is dropped. These surprising rules are kept:
 
 - white space at the end of a value, and a `#` inside one, are part of the value;
 - a comment cannot be continued, and cannot start on a continuation line;

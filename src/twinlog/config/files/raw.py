@@ -28,7 +28,7 @@ class RawConfig:
     names: Names | None = None
     """Replaces keys in messages by the file's own names. None for an mm2.properties."""
     more_files: tuple[str, ...] = ()
-    """Files in addition to `file`, if several are one configuration."""
+    """Files in addition to `file`, if several files form one configuration."""
     connectors: tuple[Connector, ...] = ()
     """The connectors on Kafka Connect from which the settings were read, if any."""
 
@@ -48,7 +48,7 @@ def read_bytes(path: Path, kind: str) -> bytes:
 
 
 def audit_text(text: PropertiesText) -> Iterator[ConfigWarning]:
-    """Yield warnings about values that Java reads differently than they look. Java drops a
+    """Yield warnings about values that Java reads in another way than a user expects. Java drops a
     backslash, which is usually half of an escape in a regular expression, or decodes bytes as
     ISO-8859-1.
     """

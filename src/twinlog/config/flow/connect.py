@@ -111,7 +111,7 @@ class ConnectStep:
     topics: NamePattern
     """Topics to which the transform applies."""
     compares: RemoteName
-    """Which name of a topic is compared with `topics`: the name after preceding routers."""
+    """Which name of a topic is compared with `topics`: its name after the preceding routers."""
     action: Action
     headers: tuple[str, ...] = ()
     """Names of the headers that the transform adds or removes."""

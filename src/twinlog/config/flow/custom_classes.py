@@ -4,7 +4,7 @@ likewise `topic.filter.class` and others.
 A policy is a subclass of `twinlog.mirror.names.naming.DefaultReplicationPolicy` that names remote
 topics differently and finds the source topic of a remote name. It must be importable where the
 command runs. Lanes do not need it because they receive the topic names. The constructor is called
-with those of the arguments `separator`, `internal_separator` and `source_alias` that it accepts, so
+with those of the arguments `separator`, `internal_separator` and `source_alias` that it accepts. So
 a dataclass, or a subclass without a constructor, works unchanged.
 
 A filter replaces a Java filter of MirrorMaker 2. As in MirrorMaker 2, the class alone decides, so

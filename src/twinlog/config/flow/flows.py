@@ -90,7 +90,9 @@ class FlowValues:
         return to_boolean(self.setting(name))
 
     def enabled_and_interval(self, stem: str) -> tuple[bool, int]:
-        """Return True if a periodic task is enabled, and its interval in seconds."""
+        """Return (is_enabled, interval in seconds) of the periodic task whose keys begin with
+        `stem`.
+        """
         name = f"{stem}.interval.seconds"
         interval = self.number(name)
         if interval == 0:

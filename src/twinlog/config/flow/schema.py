@@ -92,7 +92,7 @@ class PolicyConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeartbeatConfig:
-    """A heartbeat that a flow's leader writes, for this flow or for one that is not enabled."""
+    """A heartbeat that a flow's leader writes, for this flow or for a flow that is not enabled."""
 
     source_alias: str
     target_alias: str
@@ -205,12 +205,12 @@ class FlowProperties:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LanesConfig:
-    """Number, lease time and limits of lanes."""
+    """Number and limits of lanes, and the duration of a lease (the Spark job of the lanes)."""
 
     tasks_max: int | None
     lease_seconds: int
     has_warm_standby: bool
-    """True if twinlog.spark.standby = warm."""
+    """True if twinlog.spark.standby=warm: a standby already has an executor of a Spark cluster."""
     memory_bytes: int
     max_bytes_per_second: int | None
     """Rate limit of all lanes together (twinlog.max.bytes.per.second), or None for no limit."""

@@ -1,5 +1,6 @@
 """Settings by topic pattern. `twinlog.start` defines where the copy of a partition starts if it was
-never copied. `twinlog.priority` defines how topics share a byte budget.
+never copied. `twinlog.priority` defines how topics share the bytes per second that a flow's limit
+permits.
 """
 
 from __future__ import annotations
@@ -149,7 +150,9 @@ class Priorities:
     entries: tuple[tuple[NamePattern, int], ...]
 
     def weight(self, topic: str) -> int:
-        """Return the weight of a topic when the flow's topics share a byte budget."""
+        """Return the weight of a topic: its share of the flow's bytes per second, relative to other
+        topics.
+        """
         matching = (weight for pattern, weight in self.entries if pattern.matches(topic))
         return next(matching, DEFAULT_WEIGHT)
 

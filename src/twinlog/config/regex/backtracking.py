@@ -187,7 +187,7 @@ def _mask(code: str, argument: Any) -> int:
 
 
 def _cycles(graph: _Graph) -> dict[_Pair, int]:
-    """Return the number of the strongly connected component of each node (Kosaraju's algorithm)."""
+    """For each node, return the ID of its strongly connected component (Kosaraju's algorithm)."""
     ends: list[_Pair] = []
     seen: set[_Pair] = set()
     for root in graph:

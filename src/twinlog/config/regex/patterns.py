@@ -345,9 +345,10 @@ class RegexFlags:
 # escapes that Python lacks (`\h`, `\p{Alpha}`). A plain class remains a plain class. Other classes
 # become alternations and look-aheads, which still consume one character.
 #
-# Rejected, because they cannot be translated exactly: properties that need Unicode tables (Java's
-# and Python's differ by version), operands of && that mix nested classes with plain characters
-# (Java drops one of them), and white space in a class under (?x).
+# Three constructs are rejected, because they cannot be translated exactly. 1. Properties that need
+# Unicode tables, because Java's and Python's tables differ by version. 2. Operands of && that mix
+# nested classes with plain characters, because Java drops one of them. 3. White space in a class
+# under (?x).
 
 ANY = r"[\s\S]"
 

@@ -1,7 +1,7 @@
 """The fields of a KafkaMirrorMaker2 resource and their effects in Twinlog, as tables.
 
-The tables cover the versions v1alpha1, v1beta2 and v1. Fields of no version are rejected, as by
-`kubectl`: if a misspelt `topicsPattern` were ignored, all topics would be mirrored.
+The tables cover the versions v1alpha1, v1beta2 and v1. Fields that no version has are rejected, as
+by `kubectl`. If a misspelt `topicsPattern` were ignored, all topics would be mirrored.
 
 docs/strimzi.md is generated from these tables: python -m tools.pages
 """
@@ -23,7 +23,9 @@ class Use(StrEnum):
 
     USED = "used"
     NO_MEANING = "no effect"
-    """Accepted, with one warning for all such fields: they configure Kubernetes or Connect."""
+    """Accepted, because the field configures Kubernetes or Connect. One warning names all such
+    fields.
+    """
     REFUSED = "refused"
     """An error: if the field were ignored, the copy would differ or could not connect."""
 

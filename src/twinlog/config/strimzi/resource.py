@@ -275,7 +275,7 @@ _PATTERN_OF: Final = {key: name for name, key in PATTERNS.items()}
 
 
 class FieldNames(Names):
-    """Maps keys in messages about a resource to fields of the resource."""
+    """Replaces keys of mm2.properties in messages by the fields of the user's resource."""
 
     def __init__(self, collected: Collected) -> None:
         self._fields = {key: setting.field for key, setting in collected.settings.items()}
@@ -311,8 +311,8 @@ class MirrorReader:
 
     - In Strimzi each connector has its own settings; a flow of MirrorMaker 2 has one set. A key is
       read from the connector to which it belongs, a shared key from the source connector.
-    - `consumer.x` of a source connector applies to its own consumer. `A->B.consumer.x` would do so
-      only if `A.consumer.x` is absent, so the key becomes `A->B.source.consumer.x`.
+    - `consumer.x` of a source connector applies to this connector's consumer. `A->B.consumer.x`
+      would apply to it only without `A.consumer.x`, so the key becomes `A->B.source.consumer.x`.
     """
 
     def __init__(self, reader: SectionReader, collected: Collected) -> None:

@@ -2,7 +2,7 @@
 and `authentication` of a cluster, converted as by Strimzi's operator.
 
 Values refer to the files and do not contain their content. A reference becomes the variable
-`${strimzi:DIR/secretName:key}` of Kafka's DirectoryConfigProvider, so its value is masked like any
+`${strimzi:DIR/secretName:key}` of Kafka's DirectoryConfigProvider. So its value is masked like any
 other resolved value, and a converted file contains no secret.
 """
 
@@ -90,15 +90,17 @@ class Secrets:
         return folder is not None and _is_name(key) and (Path(folder) / key).is_file()
 
     def text(self, secret: Node | Named, key: Node | Named) -> str:
-        """Return a variable for a file of a secret. Raises ConfigError for an unreadable file."""
+        """Return the variable that refers to a file of a secret. Raises ConfigError if the file
+        cannot be read.
+        """
         path = self._secret(secret) / _checked_name(key)
         if self.is_read:
             self._read(path, key)
         return self._variable(path)
 
     def jaas_text(self, secret: Node | Named, key: Node | Named) -> str:
-        """Return a variable as `text` does, for a quoted JAAS option. Raises ConfigError if a
-        quoted option cannot contain the value.
+        """Return the same variable as `text`, for use in a quoted JAAS option. Raises ConfigError
+        if a quoted option cannot contain the value.
         """
         path = self._secret(secret) / _checked_name(key)
         if self.is_read and _NOT_IN_JAAS.search(self._read(path, key)):
@@ -110,7 +112,7 @@ class Secrets:
         return self._variable(path)
 
     def matching(self, secret: Node | Named, pattern: Node | Named) -> list[str]:
-        """Return variables for all files of a secret whose names match. Raises ConfigError if no
+        """Return a variable for each file of a secret whose name matches. Raises ConfigError if no
         name matches.
         """
         folder = self._secret(secret)
@@ -348,7 +350,9 @@ class KeyValue(NamedTuple):
 
 
 class SecurityReader:
-    """Reads the security settings of clusters. Secrets remain variables."""
+    """Reads the security settings of clusters. References to secrets become variables
+    `${strimzi:...}`, which are not resolved here.
+    """
 
     def __init__(self, reader: SectionReader, secrets: Secrets) -> None:
         self._reader = reader

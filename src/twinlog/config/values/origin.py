@@ -53,8 +53,8 @@ class Setting:
     file: str
     line: int | None = None
     field: str = ""
-    """The name in the file if it differs from the key: the field of a resource, such as
-    `spec.mirrors[0].topicsPattern`, or the key of a connector or of MirrorMaker 1.
+    """The name in the file if it differs from the key: the field of a resource
+    (`spec.mirrors[0].topicsPattern`), or the key of a connector or of MirrorMaker 1.
     """
     from_provider: bool = False
     looked_up: LookedUp | None = field_(default=None, compare=False)
@@ -90,8 +90,8 @@ class Setting:
 
     @property
     def hint(self) -> str:
-        """Return an explanation if the value seems to end with a comment, which Java reads as part
-        of the value, or if it has a placeholder. Otherwise return an empty text.
+        """Return an explanation if the value has a placeholder, or seems to end with a comment,
+        which Java reads as part of the value. Otherwise return an empty text.
         """
         if has_comment(self.value):
             return " (what looks like a comment is part of the value: put it on a line of its own)"

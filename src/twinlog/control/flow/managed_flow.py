@@ -590,7 +590,7 @@ class Process(Protocol):
         """Return the flow's number of lanes. `is_light`: True if the flow has little traffic."""
 
     def lease_s(self, setup: FlowSetup) -> tuple[float, float]:
-        """Return (duration of a lease of the flow, duration of its first lease), both in seconds."""
+        """Return (duration of a lease of the flow, duration of its first lease) in seconds."""
 
     def call(self, action: Callable[[], object]) -> None:
         """Run the action soon in the supervisor's thread; thread-safe."""

@@ -137,7 +137,7 @@ class StatusFile:
             news = self._newest(time.monotonic() + self._pause_s)
 
     def _newest(self, at: float) -> Sequence[FlowSnapshot] | None:
-        """Wait until monotonic time `at`. Return the newest snapshots, or None when `writing` ends."""
+        """Wait until monotonic time `at`. Return the newest snapshots, or None if writing ends."""
         news = self._news.get()
         while news is not None:
             try:

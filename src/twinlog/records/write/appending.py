@@ -2,10 +2,10 @@
 
 A task may run twice: again after a failure, in parallel by speculation, or on an executor that was
 considered lost. All runs write with the same producer ID and epoch, and with sequences from 0 in
-each partition. So the log decides: a batch is appended at the next sequence or not at all. A run
-whose batch was not acknowledged as newly appended reads the transaction's records in the log, and
-leaves out those of its own rows that it finds there. So the log has the rows of one run, each once,
-regardless of which runs wrote them and in which batches.
+each partition. So the log decides: a batch is appended at the next sequence or not at all. If the
+batch of a run is not acknowledged as newly appended, the run reads the transaction's records in the
+log. It then leaves out those of its own rows that it finds there. So the log has the rows of one
+run, each once, regardless of which runs wrote them and in which batches.
 
 - If the response is lost, or the leader moves, the repeated batch is acknowledged as a duplicate.
   The run reads the batch in the log, and finds its own rows.
@@ -22,7 +22,7 @@ CreateTime topic does not have. With LogAppendTime every response has an append 
 is read once.
 
 Rows in the log that this run never has (`PARTITION_SHARED`) come from another task, or from a run
-that had other rows; then the transaction must not be committed. Rows are equal if their bytes and
+that had other rows. The transaction must then not be committed. Rows are equal if their bytes and
 timestamps are equal. A packed batch is appended as it is, unless its rows must be compared.
 """
 
@@ -86,7 +86,7 @@ class _PartitionLog:
     """Offset at which reading the partition's log resumes, or -1 if nothing was read yet."""
     has_own_times: bool = True
     rows_of_others: Counter[bytes] = field(default_factory=Counter)
-    """Rows in the log that another run wrote, and that this run has not reached yet."""
+    """Rows in the log that another run of the task wrote, and that this run has not reached yet."""
 
 
 class Appender:
@@ -267,7 +267,9 @@ def _rows(batch: Rows | PackedBatch) -> Rows:
 
 
 def _take(log: _PartitionLog, table: Table, row: int) -> bool:
-    """Return True if the log has the row, and remove it from the rows to be found."""
+    """Return True if another run has written this row to the log, and remove it from
+    `log.rows_of_others`. Otherwise return False.
+    """
     if not log.rows_of_others:
         return False
     digest = _digest(log, table, row)

@@ -53,7 +53,9 @@ class WriteOptions:
     codec: Codec
     max_bytes: int
     needs_mark: bool
-    """True to refuse a micro-batch, except the first, if the previous one's mark is missing."""
+    """True to refuse a micro-batch, except the first, if the cluster has no mark (`commit_mark`) of
+    the previous one.
+    """
 
     def cluster(self) -> ClusterSettings:
         """Return the connection settings. Raises ConfigError."""

@@ -61,7 +61,9 @@ class PackedBatch:
     __slots__ = ("_count", "codec", "data", "least_ms", "most_ms")
 
     def __init__(self, data: memoryview, least_ms: int) -> None:
-        """Raises CorruptData if the header of the batch is invalid."""
+        """`least_ms`: the least timestamp of the records. Raises CorruptData if the header is
+        invalid.
+        """
         self.data = bytearray(data)
         header = read_header(memoryview(self.data))
         self._count, self.codec = header.count, header.codec
@@ -149,7 +151,9 @@ class Gatherer:
         """Bytes of each table with waiting rows, by table identity. Cleared when no row waits."""
 
     def add(self, tp: TopicPartition, rows: Rows) -> BatchedRows:
-        """Append rows to a partition. Return the rows of all batches that are now due."""
+        """Append rows to a partition. Return the rows of all batches that must be encoded now,
+        because they are full or too many rows wait.
+        """
         size, _, _ = rows.measure()
         self._waiting.setdefault(tp, []).extend(rows.parts)
         self._sizes[tp] = self._sizes.get(tp, 0) + size

@@ -170,7 +170,9 @@ def _packing(options: WriteOptions, counted: WriteOptions | int, limit_bytes: in
 
 @contextmanager
 def _counts(counted: WriteOptions | int) -> Iterator[Callable[[str], int]]:
-    """Yield a function from a topic to its partition count: the given one, or the cluster's."""
+    """Yield a function from a topic to its partition count: `counted` if it is a number, else the
+    count that the cluster reports.
+    """
     if isinstance(counted, int):
         yield lambda _: counted
         return

@@ -111,7 +111,7 @@ class RowPartitioner:
     ) -> None:
         """`counts` returns a topic's partition count (`counter`). `turn` is the partition of all
         rows that have neither a partition nor a key. If it is None, such rows are partitioned by
-        content, which gives the same result in every run of a task, in whatever order the rows are.
+        content, so that the result is the same in every run of a task, for any order of the rows.
         """
         self._topic, self._counts, self._now_ms, self._turn = topic, counts, now_ms, turn
         self.oldest_ms: dict[str, int] = {}
@@ -120,7 +120,7 @@ class RowPartitioner:
     def by_partition(
         self, batch: pa.RecordBatch
     ) -> Iterator[tuple[TopicPartition, Rows | PackedBatch]]:
-        """Yield the rows, or packed batches of them, by partition. Raises TwinlogError."""
+        """Yield (partition, rows) or (partition, packed batch). Raises TwinlogError."""
         columns: Mapping[str, Any] = dict(zip(batch.schema.names, batch.columns, strict=True))
         if packing.is_packed(batch.schema.names):
             yield from self._unpack_batches(columns)
@@ -130,7 +130,7 @@ class RowPartitioner:
     def rows_by_partition(
         self, columns: Mapping[str, Any], count: int
     ) -> Iterator[tuple[TopicPartition, Rows]]:
-        """Yield the rows of each partition in order. Raises TwinlogError."""
+        """Yield (partition, its rows in order). Raises TwinlogError."""
         table = table_of_columns(columns, count, self._now_ms)
         for topic, rows in self._by_topic(columns.get(TOPIC), count):
             if TIMESTAMP in columns:
@@ -267,7 +267,7 @@ def _headers(column: Any) -> Strings:
 
 
 def _named(column: Any, rows: array[int], count: int) -> tuple[dict[int, array[int]], array[int]]:
-    """Return row numbers by the partition that the rows name, and the rows that name none."""
+    """Return (row numbers by the partition that the rows name, numbers of rows that name none)."""
     if not column.null_count and len(rows) == count:
         bounds = pc.min_max(column).as_py()
         # all rows have the same partition, as returned by `partitioned`
@@ -277,7 +277,7 @@ def _named(column: Any, rows: array[int], count: int) -> tuple[dict[int, array[i
 
 
 def _grouped(column: Any, rows: array[int]) -> tuple[dict[Any, array[int]], array[int]]:
-    """Return row numbers by the value of a column, each group in order, and the rows with NULL."""
+    """Return (row numbers by the column's value, numbers of rows with NULL), each in order."""
     indices = pa.Array.from_buffers(pa.int64(), len(rows), [None, pa.py_buffer(rows)])
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()  # the column's own dictionary may be in any order

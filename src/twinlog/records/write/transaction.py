@@ -113,7 +113,9 @@ def transactions(
     query: str = "",
     identity: ProducerIdentity = NO_PRODUCER,
 ) -> Transactions:
-    """Return the transaction of a query, with the group that has the query's mark."""
+    """Return the transaction of a query, with the group that stores the query's mark
+    (`commit_mark`).
+    """
     return Transactions(
         client,
         options.transactional_id,
@@ -125,7 +127,7 @@ def transactions(
 
 
 def begin(options: WriteOptions, placed_among: int = 0) -> BegunTransaction:
-    """Fence earlier runs, and begin a transaction. Raises TwinlogError."""
+    """Fence earlier runs of the query or write, and begin a transaction. Raises TwinlogError."""
     with connected(options.cluster()) as client:
         if options.topic:
             # so that a missing topic fails before anything runs
@@ -166,11 +168,11 @@ def commit(options: WriteOptions, messages: Sequence[TaskResult], batch: int) ->
 
 
 def abort(options: WriteOptions, identity: ProducerIdentity) -> None:
-    """Roll back what the tasks of a run wrote, so that readers need not wait for the time-out, and
-    a running task can no longer open a transaction. Raises TwinlogError.
+    """Roll back the rows that the tasks of a run wrote, so that readers need not wait for the
+    time-out. A task that still runs can then open no transaction. Raises TwinlogError.
 
     The failed run may be an older one, whose tasks failed because a newer run has begun. The newer
-    run must not be affected, so `identity` must be that of the failed run
+    run must not be affected, so `identity` must be the failed run's producer ID and epoch
     (`Transactions.end_epoch`):
 
     - If the newer run began before this call, it has rolled back the failed run, whose epoch is
@@ -197,7 +199,8 @@ def _rows(messages: Sequence[TaskResult]) -> dict[TopicPartition, int]:
 def _mark(
     client: ClusterClient, group: str, cluster_id: str | None, *, is_strict: bool
 ) -> CommitMark | None:
-    """Return the mark of the last micro-batch that was committed on this cluster, or None.
+    """Return the mark of the last micro-batch that was committed on this cluster, or None if there
+    is no mark.
 
     `is_strict`: raise TwinlogError if the group also has offsets that are not marks of this
     cluster.
@@ -303,8 +306,8 @@ def _end(
 
 
 def _end_epoch(opened: Transactions, batch: int) -> None:
-    """End the epoch, so that a late run of a task can open no transaction. This waits for the
-    committed transaction to complete on all leaders. An unavailable leader is only logged, because
+    """End the epoch, so that a late run of a task can open no transaction. The call waits until the
+    committed transaction is complete on all leaders. An unavailable leader is only logged, because
     the transaction is committed nevertheless, and an error would cause the rows to be written
     again.
     """

@@ -55,7 +55,7 @@ class BatchWriter(DataSourceArrowWriter):
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """The writer of `df.writeStream`. One object writes in tasks, another one commits."""
+    """The writer of `df.writeStream`. One object writes in tasks, and another object commits."""
 
     def __init__(self, options: WriteOptions, begun: BegunTransaction | None) -> None:
         self._options, self._begun = options, begun
@@ -68,9 +68,9 @@ class StreamWriter(DataSourceStreamArrowWriter):
         transaction.commit(self._options, _task_results(messages), batchId)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Roll back the failed run, whose identity only its tasks know. If no task has succeeded,
-        nothing is rolled back, because an open transaction may belong to a newer run. The next
-        begin, or the time-out, then rolls it back.
+        """Roll back the failed run, whose producer ID and epoch only its tasks know. If no task has
+        succeeded, nothing is rolled back, because an open transaction may belong to a newer run.
+        The next transaction of the query, or the time-out, then rolls it back.
         """
         written = _task_results(messages)
         if written:

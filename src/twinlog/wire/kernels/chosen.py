@@ -1,4 +1,4 @@
-"""Selects the kernels of this process: the compiled ones, or their Python twin."""
+"""Selects the kernels (loops over records) of this process: compiled ones, or those in Python."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from twinlog.wire.kernels.shapes import Kernels
 from twinlog.wire.kernels.twin import TWIN
 
 VARIABLE: Final = "TWINLOG_KERNELS"
-"""Environment variable. `python` selects the twin, to compare it with the compiled kernels, or to
-rule them out as the cause of a problem.
+"""Environment variable. `python` selects the Python kernels, to compare them with the compiled
+ones, or to rule out the compiled ones as the cause of a problem.
 """
 
 KERNELS_MISSING: Final = "KERNELS_MISSING"
 
 
 class ChosenKernels:
-    """The kernels in use. `not_compiled_reason` is None unless they are the Python twin."""
+    """The kernels in use. `not_compiled_reason`: why they are the Python kernels, or None."""
 
     def __init__(self, path: Path) -> None:
         self.kernels: Kernels = TWIN

@@ -63,14 +63,16 @@ JOIN_NUMBERS: Final = 14
 
 
 class BatchRewrite(NamedTuple):
-    """Input of `rewrite`: where it begins, which batches it can rewrite, and their new producer."""
+    """Input of `rewrite`: position of the first batch, which batches can be rewritten, and their
+    new producer.
+    """
 
     at: int
     next_offset: int
     leader_epoch: int
     """Source leader epoch of the offset before `next_offset`."""
     begins_run: bool
-    """True if the next record begins a run of the offset map."""
+    """True if the next record begins a run of the map (consecutive offsets on both sides)."""
     end_offset: int
     most_bytes: int
     few: int
@@ -84,7 +86,7 @@ class BatchRewrite(NamedTuple):
 RewrittenRow = tuple[int, int, int, int, int, int, int, int]
 """A batch before it was rewritten: position, length, base offset, record count, base timestamp,
 maximum timestamp and leader epoch. The last number is the fingerprint of its first record if the
-batch begins a run, else -1.
+batch begins a run of the offset map, else -1.
 """
 
 
@@ -161,10 +163,14 @@ class HeaderColumns(NamedTuple):
 
 
 class Kernels(Protocol):
-    """The kernels. `row_numbers` are rows of the table, in order."""
+    """Loops over records: compiled (`library`), or in Python (`twin`). `row_numbers` are rows of
+    the table, in order.
+    """
 
     def scan(self, data: bytes, state: ScanState[int], limit: int) -> Table | None:
-        """Return at most `limit` records, or None if one is corrupt. The twin finds the reason."""
+        """Return at most `limit` records, or None if one is corrupt. The caller then uses the
+        Python kernel (`twin`), which raises CorruptData with the reason.
+        """
 
     def measure(
         self, table: Table, row_numbers: array[int], number: int, base: int
@@ -196,8 +202,8 @@ class Kernels(Protocol):
     ) -> tuple[bytearray, bytearray, bytearray, int]:
         """Return column KEY or VALUE of the rows [first, end) as the buffers of an Arrow column.
 
-        These are the bytes of all cells, the end of each cell (32-bit numbers, preceded by a 0),
-        one bit per cell (set if the cell is not null), and the number of nulls.
+        The result is (bytes of all cells, end of each cell, one bit per cell, number of nulls).
+        Ends are 32-bit numbers, preceded by a 0. A bit is set if the cell is not null.
         """
 
     def partition(self, table: Table, row_numbers: array[int], partitions: int) -> list[array[int]]:
@@ -217,7 +223,8 @@ class Kernels(Protocol):
 
         The headers of row n are data[starts[n]:ends[n]], which begins with the header count.
         Returns None if headers are corrupt, a key is not UTF-8, or the columns exceed 32 bits. The
-        twin handles these cases.
+        caller then uses the Python kernel (`twin`), which replaces invalid UTF-8 in keys by U+FFFD,
+        and raises CorruptData in the other cases.
         """
 
     def pack_headers(self, counts: array[int], key: Strings, value: Strings) -> Strings:
@@ -232,15 +239,17 @@ class Kernels(Protocol):
 
         Stops before the first batch that cannot be sent unchanged, or for which there is no room.
         The payload is not compressed. If the batches are lz4, the payload gets half of the room,
-        and the other half is used to decompress. The twin joins no compressed batch.
+        and the other half is used to decompress. The Python kernel (`twin`) joins no compressed
+        batch.
         """
 
     def rewrite(self, buffer: memoryview, rewrite: BatchRewrite, limit: int) -> RewrittenBatches:
         """Rewrite the headers of at most `limit` consecutive batches as batches of this producer.
 
         Each batch must be contiguous with the previous batch, have a valid CRC, and need no other
-        change. Control batches between them are skipped, and a run begins after those. The first
-        batch of a run must be uncompressed. Stops before the first batch that does not meet these
-        conditions, which the caller must handle alone. The twin rewrites no batch, because the
-        caller's code for one batch is the reference.
+        change. Control batches between them are skipped, and a run of the offset map (consecutive
+        offsets on both sides) begins after each. The first batch of a run must be uncompressed.
+        Stops before the first batch that does not meet these conditions, which the caller must
+        handle alone. The Python kernel (`twin`) rewrites no batch, because the caller's code for
+        one batch is the reference.
         """

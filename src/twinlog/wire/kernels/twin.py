@@ -254,7 +254,9 @@ class Twin:
         return len(joining.payload)
 
     def rewrite(self, buffer: memoryview, rewrite: BatchRewrite, limit: int) -> RewrittenBatches:
-        """Rewrite no batch, because the intake's code for one batch at a time is the reference."""
+        """Rewrite no batch. `mirror.copy.intake` rewrites single batches, and its code is the
+        reference.
+        """
         return RewrittenBatches(rewrite.at, rewrite.next_offset, rewrite.leader_epoch, ())
 
 
