@@ -1,4 +1,4 @@
-"""Fixtures every test may use: real clusters, fresh topics, Kafka's Java classes."""
+"""Fixtures that every test may use: real clusters, new topics, and Kafka's Java classes."""
 
 from __future__ import annotations
 
@@ -30,25 +30,27 @@ from tests.support.mirror import Mirror
 from twinlog.cluster.groups.membership import Membership
 from twinlog.sandbox import LocalCluster
 
-# No deadline, because brokers run on the same machine. TWINLOG_HYPOTHESIS=thorough searches for
-# long.
+# No deadline, because the tests share the machine with brokers. With TWINLOG_HYPOTHESIS=thorough,
+# Hypothesis searches for a long time.
 settings.register_profile("quick", deadline=None)
 settings.register_profile("whole", deadline=None, max_examples=400)
 settings.register_profile("thorough", deadline=None, max_examples=3000)
 settings.load_profile(os.environ.get("TWINLOG_HYPOTHESIS", "quick"))
 
-# Tests that share something heavy or breakable run in one process, one after the other.
+# Tests that share an expensive or breakable resource run in one process, one after the other.
 _GROUPS = {"source3": "three-brokers", "target3": "three-brokers", "spark": "spark"}
 _LONG = ("spark", "commands", "three-brokers", "mirror-maker-jvm", "loops", "guarded", "versions")
-"""Groups of tests that take minutes one after the other. They begin first, so that none is left at
-the end. Those of `spark` have Spark in their own process, those of `commands` run the command.
+"""Groups of tests that take minutes one after the other. They begin first, so that no other tests
+wait for them at the end. The group `spark` has its own Spark. Tests of `commands` run the command.
 """
 _SHARED_IN_GATE = {"four_clusters": "loops", "guarded_pair": "guarded"}
-"""Clusters that several files share if only their witnesses run. All their tests in one group would
-take too long.
+"""Clusters that several files share if only the witnesses of these files run. If all tests run,
+each file has its own group, because one group would take too long.
 """
 _PAIR = {"fault_source", "fault_target"}
-"""Fixtures that every process has, so its tests may run in any process, file by file."""
+"""Fixtures that every process of the test run can have. Tests that use them may run in any process,
+file by file.
+"""
 _PAIR_TURN = len(_LONG)
 _BROKER_FIXTURES = {"source_cluster", "target_cluster", "source3", "target3"}
 _LOGGED = re.compile(r"---|\d\d:\d\d:\d\d")
@@ -57,8 +59,8 @@ _LOGGED = re.compile(r"---|\d\d:\d\d:\d\d")
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Collect tests without a garbage collector: what is made here stays, and looking through it
-    takes a sixth of the time of each process.
+    """Collect tests without Python's garbage collector. Tests are never freed, and searching them
+    for garbage would take a sixth of the time of each process.
     """
     gc.disable()
     try:
@@ -91,8 +93,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _mixed(items: list[pytest.Item]) -> dict[Path, float]:
-    """Return a place for each file, with files of unit tests between those of others, which mostly
-    wait. Unit tests are left for the end, because they are short.
+    """Return a sort key for each file. Files of unit tests are spread among the other files, whose
+    tests mostly wait for brokers. The last files are of unit tests, because these are short.
     """
     files = dict.fromkeys(item.path for item in items)
     unit = [file for file in files if _folder(file) == "unit"]
@@ -108,16 +110,16 @@ def _folder(file: Path) -> str:
 
 
 def _pair_of(file: str) -> str:
-    """Return one of two groups: two idle brokers of such a pair use a twentieth of a core, and the
-    gate has too few such tests for more pairs.
+    """Return one of two groups for a file, each with its own pair of brokers. An idle pair uses a
+    twentieth of a core, and the gate has too few such tests for more pairs.
     """
     return f"pair-{crc32(file.encode()) % 2}"
 
 
 def _group_without_brokers(item: pytest.Item) -> set[str]:
-    """Return one group for all contracts and other tests that need Kafka's classes, and one for the
-    other unit tests of a file. If each test may run in any process, every process starts a JVM, and
-    makes what the tests of a file share.
+    """Return one group for all tests that need Kafka's Java classes, and one group for each file of
+    other unit tests. If each test could run in any process, every process would start a JVM, and
+    would create again what the tests of a file share.
     """
     if _folder(item.path) == "contract" or "java" in getattr(item, "fixturenames", ()):
         return {"contract"}
@@ -162,16 +164,16 @@ def pytest_runtest_makereport(
 
 @pytest.fixture(autouse=True)
 def no_mirrors() -> None:
-    """Drop the log lines of the test before."""
+    """Remove the mirrors of the previous test, whose log lines would be added to a failed test."""
     Mirror.started.clear()
 
 
 @pytest.fixture(autouse=True)
 def logging_as_it_was(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
-    """Restore logging, which a command that runs in this process sets up.
+    """Restore logging after a command in this process has changed it.
 
-    What a mirror says is recorded from INFO on, to be shown when the test fails; `caplog` has
-    warnings, as far as the test asks for nothing else.
+    Log lines of a mirror are recorded from INFO on, and shown if the test fails. `caplog` records
+    only warnings, unless the test sets another level.
     """
     loggers = [logging.getLogger(name) for name in ("", "twinlog", "py4j", "pyspark")]
     levels = [logger.level for logger in loggers]
@@ -189,10 +191,10 @@ def logging_as_it_was(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def plain_py4j() -> None:
-    """Undo what a Spark session of an earlier test did to py4j for the whole process.
+    """Undo the change that a Spark session of an earlier test made to py4j for the whole process.
 
-    PySpark replaces py4j's way of raising errors and needs a running SparkContext for it; the JVM
-    of the `java` fixture has none.
+    PySpark replaces py4j's function that raises errors by one that needs a running SparkContext.
+    The JVM of the `java` fixture has no SparkContext.
     """
     context = sys.modules.get("pyspark.core.context")
     if context is not None and context.SparkContext._jvm is None:
@@ -209,13 +211,15 @@ def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def source_cluster(run_folder: Path) -> Iterator[LocalCluster]:
-    """One broker, shared by all tests: use fresh topics, and do not disturb the broker."""
+    """The source: one broker, shared by all tests. Tests use topics of their own, and must not
+    disturb the broker.
+    """
     yield from _shared("source", run_folder)
 
 
 @pytest.fixture(scope="session")
 def target_cluster(run_folder: Path) -> Iterator[LocalCluster]:
-    """The other broker, under the same rules."""
+    """The target: another broker, shared by all tests. The rules of `source_cluster` apply."""
     yield from _shared("target", run_folder)
 
 
@@ -230,19 +234,23 @@ def _shared(name: str, folder: Path) -> Iterator[LocalCluster]:
 
 @pytest.fixture
 def source3() -> LocalCluster:
-    """Three brokers to kill, freeze and restart. A test must leave all of them running."""
+    """A source of three brokers, which tests may kill, freeze and restart. A test must leave all of
+    them running.
+    """
     return LENT.three("source3")
 
 
 @pytest.fixture
 def target3() -> LocalCluster:
-    """A target of the same kind."""
+    """A target of three brokers. The rules of `source3` apply."""
     return LENT.three("target3")
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None]:
-    """Stop clusters that the next tests do not need, and Spark, because a process can have one."""
+    """Stop the clusters that the next test does not need. Stop Spark as well, because a process can
+    have only one.
+    """
     yield
     if "spark" not in getattr(nextitem, "fixturenames", ()):
         LENT.give_back("spark")
@@ -253,8 +261,8 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 @pytest.fixture
 def lasting_lead(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a mirror lead on while the target's brokers restart, although they coordinate its group.
-    Its lanes stay, as if the coordinator were another broker.
+    """Let a mirror remain the leader while the target's brokers restart, although they coordinate
+    its group. So its lanes continue, as if the coordinator were a broker that does not restart.
     """
     lasting = partial(Membership, session_timeout_ms=int(PATIENCE_S * 1000))
     monkeypatch.setattr("twinlog.control.leading.lead.Membership", lasting)
@@ -262,12 +270,12 @@ def lasting_lead(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def fresh_topic() -> str:
-    """A topic name that no other test uses; the topic does not exist yet."""
+    """A name for a topic that no other test uses. The topic does not exist yet."""
     return f"test-{uuid.uuid4()}"
 
 
 @pytest.fixture(scope="session")
 def java() -> Iterator[Any]:
-    """Kafka's own classes: `java.org.apache.kafka...`."""
+    """Kafka's own Java classes: `java.org.apache.kafka...`."""
     with kafka_jvm() as jvm:
         yield jvm

@@ -298,8 +298,8 @@ def test_transactions_of_its_exactly_once_mode(left: Left) -> None:
     produce_transaction(left.target, left.remote, outgoing(range(8, 12)), commit=False)
     left.note(7)
     assert left.adopt().code == ""
-    # records 8 to 11 were aborted, so they are copied again; this reader also returns aborted
-    # records
+    # MirrorMaker 2 had aborted records 8 to 11, so they are copied again. `values` also returns
+    # aborted records
     assert left.values() == values([*range(12), *range(8, 30)])
 
 
@@ -586,9 +586,10 @@ def test_process_that_lost_the_lead_notes_nothing_at_its_end(
 def test_frozen_leader_of_a_flow_that_was_promoted_in_the_meantime(
     left: Left, *, resumed: bool
 ) -> None:
-    """A leader is frozen while its flow is promoted. If MirrorMaker 2 then stores position 50, the
-    leader must not write its own older position later. MirrorMaker 2 would resume at the position
-    that was written last. If MirrorMaker 2 stores nothing, the leader writes the end of the copy.
+    """A leader is frozen while its flow is promoted. MirrorMaker 2 resumes at the position that was
+    written last. So if MirrorMaker 2 stores position 50 in the meantime, the leader must not write
+    its own older position later. If MirrorMaker 2 stores nothing, the leader writes the end of the
+    copy.
     """
     create_topic(left.target, left.remote)
     with Driver(left.file, lanes=1, adopts_mm2=True) as driver:

@@ -53,8 +53,8 @@ def secured(name: str) -> LocalCluster:
 
 
 def grant(source: LocalCluster, target: LocalCluster) -> None:
-    """Grant the rights of the recipe: the mirror's, those of the operator for a switchover, and the
-    application's.
+    """Grant the rights that the recipe lists: for the mirror, for the operator who runs the
+    switchover, and for the application.
     """
     allow(source, MIRROR, ["read", "describe_configs"], topic="*")
     allow(source, MIRROR, ["describe"], group="*")
@@ -109,7 +109,9 @@ class Migration:
         return folder
 
     def do(self, command: str, *more: str) -> int:
-        """Run the recipe's command that begins with these words, with the names of this test."""
+        """Run the command of the recipe that begins with these words. The recipe's names are
+        replaced by those of this test.
+        """
         told = re.sub(r"\s+", " ", PAGE.read_text())
         (words,) = {
             one for one in re.findall(r"`twinlog ([^`]+)`", told) if one.startswith(command)
@@ -130,7 +132,9 @@ class Migration:
         }
 
     def both(self, **more: str) -> tuple[tuple[dict[str, Any], str], tuple[dict[str, Any], str]]:
-        """Return the connection keys and the topic of each cluster, for a client that moves."""
+        """Return the connection keys and the topic of each cluster, for a client that moves from
+        one cluster to the other.
+        """
         return (self.keys(self.source, **more), MOVED), (self.keys(self.target, **more), MOVED)
 
     def values(self, cluster: LocalCluster, topic: str) -> list[int]:

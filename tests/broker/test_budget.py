@@ -64,8 +64,8 @@ for longer must not count as stalled.
 
 
 def copied(rig: Rig, topics: Iterable[str]) -> dict[str, int]:
-    """Return the bytes of each topic's values on the target. Its batches are 1 % larger than their
-    values.
+    """Return the bytes of each topic's values on the target. Batches are 1 % larger than the values
+    in them.
     """
     counts = {t: end_offsets(rig.target, f"{rig.alias}.{t}").values() for t in topics}
     return {topic: sum(ends) * RECORD_BYTES for topic, ends in counts.items()}
@@ -116,8 +116,8 @@ def test_flow_stays_within_its_budget(flow: Rig) -> None:
 
 def test_budget_is_shared_by_weights_and_a_quiet_topic_is_not_starved(flow: Rig) -> None:
     payments, quiet = f"payments-{flow.alias}", f"quiet-{flow.alias}"
-    # each fetch of either topic returns one whole batch, and for the larger one half of the next
-    # batch, too
+    # each fetch of either topic returns a whole batch, and a fetch of `payments` also half of the
+    # next batch
     fill(flow, flow.topic, 20, batch_bytes=36_500)
     fill(flow, payments, 40, batch_bytes=36_500)
     create_topic(flow.source, quiet, 1)

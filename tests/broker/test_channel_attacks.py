@@ -136,7 +136,7 @@ def test_the_next_attempt_of_a_lane_gets_work_after_the_previous_one_has_ended(
     source_cluster: LocalCluster, target_cluster: LocalCluster, fresh_topic: str, tmp_path: Path
 ) -> None:
     """Spark starts a lane's next attempt while the previous attempt is frozen and still connected.
-    The next attempt gets no work until the driver has given up the previous one.
+    The driver sends nothing to the next attempt until it has given up the previous one.
     """
     one = Copying(source_cluster, target_cluster, fresh_topic, tmp_path, tls=False)
     with one.mirror:

@@ -171,7 +171,8 @@ def test_a_topic_to_which_clients_have_moved_is_not_reported_as_changed(
         f"topics = {fresh_topic}",
         "replication.policy.class = org.apache.kafka.connect.mirror.IdentityReplicationPolicy",
         "twinlog.state.topic.replication.factor = 1",
-        # so that only the end of the process writes the new state
+        # only the end of the process writes a status row with TAKEN_OVER, because the interval is
+        # longer than the test
         "twinlog.status.interval.seconds = 600",
         "emit.heartbeats.enabled = false",
     )

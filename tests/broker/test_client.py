@@ -97,7 +97,7 @@ def test_attempt_does_not_hide_that_the_connection_broke(client: ClusterClient) 
     connection = client.connection_to(None)
     connection.begin(ListGroupsRequest())
     connection.sock.shutdown(socket.SHUT_RDWR)
-    # the broker may reset the connection because it was about to write
+    # the broker may be about to write its response, and then resets the connection
     with suppress(ConnectionResetError):
         while connection.sock.recv(1 << 16):
             """The response may have arrived already. It is lost as well."""

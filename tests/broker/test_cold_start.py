@@ -1,4 +1,6 @@
-"""Cold starts of many partitions at the same time use common requests."""
+"""Cold starts of many partitions at the same time share their requests. A cold start searches both
+logs for the position where a partition's copy resumes.
+"""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ def test_a_running_mirror_syncs_configs_and_overwrites_foreign_changes(
         mirror.eventually(lambda parts: [p.state for p in parts] == ["AT_END"])
         alter_topic_configs(pair.source, pair.topic, {SEGMENT: "1048576"})
         first = {RETENTION: "7200000", CLEANUP: "compact,delete", SEGMENT: "1048576"}
-        # set by the sync, so it knows that these values are its own
+        # the sync sets these configs itself, so it knows that the values are its own
         eventually(lambda: pair.there == first)
         alter_topic_configs(pair.source, pair.topic, {RETENTION: "3600000", SEGMENT: "1048577"})
         pair.unset(pair.source, pair.topic, CLEANUP)

@@ -58,8 +58,8 @@ def test_young_row_of_a_mirror_that_was_killed_proves_nothing(case: Case) -> Non
 
 def test_lost_source_without_a_checkpoints_topic(case: Case) -> None:
     """The source is lost, and the target has no checkpoints topic. No record is missing, but the
-    positions of the source's groups are unknown. So the plan is not clear unless the flow copies no
-    groups.
+    positions of the source's groups are unknown. So `failover plan` is not clear (`is_clear`, exit
+    code 1), unless the flow copies no groups.
     """
     pair = case.pair
     with pair.config.open("a") as file:

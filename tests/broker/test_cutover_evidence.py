@@ -119,7 +119,7 @@ def test_target_that_was_created_from_other_disks_is_refused(
 
 def test_topics_and_groups_that_the_source_lost_stay_in_the_plan(case: Case) -> None:
     """The source has the same cluster ID, but has lost a topic and its groups. Both stay in the
-    plan of a failover, and its run sets the group's offset.
+    plan of a failover, and the failover sets the group's offset.
     """
     pair = case.pair
     case.copy()
@@ -294,8 +294,9 @@ def test_records_that_the_source_deleted_before_the_copy_are_not_drained(
 
 
 def test_markers_that_the_source_deleted_are_no_loss(case: Case) -> None:
-    """The source's log ended with a marker, and retention has deleted the whole log. The mirror has
-    seen both, so no record counts as lost, all gates are open, and the switchover succeeds.
+    """The source's log ends with a marker, and all of the log is deleted after its records were
+    copied. The mirror has seen the marker and the deletion. So no record counts as lost, all gates
+    are open, and the switchover succeeds.
     """
     pair = case.pair
     with Mirror(pair.config) as mirror:
@@ -340,8 +341,8 @@ def test_source_topic_that_was_recreated(case: Case) -> None:
 @pytest.mark.witness("a failover ignores the status row of a mirror that has ended", case="default")
 def test_row_of_a_mirror_that_ended_proves_nothing(case: Case) -> None:
     """The mirror was stopped, the source got more records, and then the source was lost. The
-    mirror's last status row does not prove that all records were copied, so the failover's plan is
-    not clear.
+    mirror's last status row does not prove that all records were copied. So the failover's plan is
+    not clear (`is_clear`, exit code 1).
     """
     pair = case.pair
     case.copy()

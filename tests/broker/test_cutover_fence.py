@@ -135,9 +135,9 @@ def test_a_fence_that_would_keep_readers_out_is_refused(
 
 
 def test_fences_end_with_the_promotion_that_they_were_for(case: Case) -> None:
-    """The ACLs of a switchover's fence were removed, and its flow was demoted. Later an operator
-    creates the same DENY ACLs. They are not the switchover's fence, so its next run checks the
-    gates again, and `abort` does not remove them.
+    """The ACLs of a switchover's fence were removed, and the flow was demoted. Later an operator
+    creates the same DENY ACLs. They are not the switchover's fence, so the next switchover checks
+    the gates again, and `abort` does not remove the ACLs.
     """
     setup = flow_setup(load(case.file, environment={}).flows[0])
     fences = [fence_acl(case.orders), fence_acl(case.sales)]

@@ -159,10 +159,11 @@ def test_replay_brings_every_record_once_though_the_command_dies_at_each_step(ca
     case.fail_over()
     before = seen(pair, pair.b)
     for moment, where in (
-        ("behind", f"{TRANSACTIONS}.write"),  # the first offset is noted, the intent is not
+        # the state topic has the first offset, but not the intent yet
+        ("behind", f"{TRANSACTIONS}.write"),
         ("before", f"{REPLAY}._partition"),
         ("before", f"{TRANSACTIONS}.end"),  # appended, but not committed
-        ("behind", f"{TRANSACTIONS}.end"),  # committed, but not noted
+        ("behind", f"{TRANSACTIONS}.end"),  # committed, but not yet recorded in the state topic
         ("behind", f"{REPLAY}._partition"),
     ):
         case.killed(moment, where, "replay")

@@ -191,8 +191,8 @@ def test_a_demotion_and_a_replay_detect_each_other(
     case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A demotion's row may be written directly before or after the row that announces a replay. In
-    the first case, the replay stops and appends nothing. In the second case, the demotion fails,
-    and the flow has a new promotion.
+    the first case, the replay stops and appends nothing. In the second case, the demotion fails. It
+    writes a new promotion, so a replay that relied on the earlier promotion stops.
     """
     produce(case.pair.a, case.pair.topic, numbered(20, 30))
     case.fail_over()

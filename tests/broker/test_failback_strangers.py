@@ -27,8 +27,8 @@ def circle(source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path:
 def brought_home(
     circle: Circle, config: Path, capsys: pytest.CaptureFixture[str], *words: str
 ) -> tuple[int, str]:
-    """Fail over, then replay all records that never arrived. Return the exit code and the
-    output.
+    """Fail over, then replay all records that never arrived on the target. Return the exit code and
+    the output.
     """
     assert run(["failover", "run", str(config), "--yes", "--reason", "A is lost"]) == 0
     folder = config.parent / "tail"

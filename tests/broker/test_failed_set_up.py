@@ -133,7 +133,8 @@ def test_a_set_up_waits_for_late_requests_once_however_often_it_fails(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A process was killed, and the set-up of the next process fails repeatedly. The wait for late
-    requests begins at its first attempt that led. Later attempts do not extend it.
+    requests begins at the first attempt in which that process leads. Later attempts do not extend
+    the wait.
     """
     was_killed(pair, monkeypatch)
     monkeypatch.setattr("twinlog.lane.late_requests.wait_s", lambda: 3600.0)

@@ -113,7 +113,9 @@ class FanIn:
         )
 
     def cold_starts(self, alias: str) -> int:
-        """Return the number of cold starts of the flow's copy, found by the terms in its map."""
+        """Return the number of cold starts of the flow's copy. Each one begins a new term in the
+        offset map, numbered from 0.
+        """
         flow_source = self.circle.name(alias)
         with ClusterClient(settings_for(self.clusters[TARGET].bootstrap, "c")) as client:
             maps = MapReader(client, offset_map_topic(flow_source), MAP_PARTITIONS).read()

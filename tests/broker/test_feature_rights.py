@@ -73,7 +73,7 @@ class Row:
     stops: bool = False
     """True if the flow does not run without the right, because it would not know where to begin."""
     says: str = ""
-    """Text in the log line, if the line does not name the ACL in the usual way."""
+    """Text in the log line, or empty if the line names the ACL in the usual way."""
     checked: bool = True
     """True if `check` detects the missing right before anything is written."""
     implied_by: str = ""
@@ -96,8 +96,8 @@ def _rows(
     feature: str, cluster: str, operations: str, on: str, key: str, *, reads: bool = False
 ) -> Iterator[Row]:
     for operation in operations.split():
-        # If the topic does not exist yet, brokers report only to users with READ that it is
-        # missing, not whether they have WRITE.
+        # If the topic does not exist yet, `check` cannot detect that WRITE is missing: to users
+        # with READ, brokers report only that the topic is missing.
         checked = feature != ADOPTION and not (reads and operation == "WRITE")
         yield Row(
             feature=feature,
@@ -267,7 +267,7 @@ class Scene:
             commit(self.source, self.group, flow.topic, 0)
 
     def _mirror_back(self) -> None:
-        """Start a further mirror that copies a topic of the target to the source."""
+        """Start a second mirror, which copies a topic from the target to the source."""
         flow, pair = self.flow, self.flow.pair
         create_topic(self.target, flow.topic)
         produce(self.target, flow.topic, [Outgoing(value=b"%d" % n) for n in range(20)])
@@ -285,7 +285,9 @@ class Scene:
             mirror.wait()
 
     def rights(self) -> list[tuple[str, Grant]]:
-        """Return the rights of the copy, and those of the feature that have no row of their own."""
+        """Return the rights that the copy needs, and those rights of the feature that have no `Row`
+        in the table.
+        """
         a, b, topic = self.flow.source, self.flow.target, self.flow.topic
         found = [
             ("source", Grant(operation="READ", kind="topic", name=f"{topic}*")),
@@ -309,7 +311,9 @@ class Scene:
         return found
 
     def config(self, rights: Sequence[Row]) -> Path:
-        """Write a configuration whose users have exactly these rights and those of the copy."""
+        """Write a configuration. Its users have exactly these rights and those that the
+        copy needs.
+        """
         given = [*self.rights(), *((row.cluster, self.grant(row)) for row in rights)]
         users = [
             self.flow.pair.user(cluster, [grant for side, grant in given if side == name])
@@ -463,7 +467,9 @@ SAMPLED = [
     pytest.param(row, id=str(row), marks=[pytest.mark.long] if number % 2 else [])
     for number, row in enumerate(ROWS)
 ]
-"""All rows, of which the gate runs only every second one: the rows are steps of one sweep."""
+"""All rows of the table. The gate of `scripts/test` runs only every second row, because the rows
+differ only in one detail (`tests.support.sweeps`).
+"""
 
 
 @pytest.mark.parametrize("missing", SAMPLED)

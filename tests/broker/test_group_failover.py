@@ -80,7 +80,9 @@ def test_group_that_was_moved_back_stays_there_over_a_restart_without_checkpoint
     beside, offsets = f"{pair.group}-beside", iter(range(1, 1000))
 
     def is_set_on_a() -> bool:
-        """Return True if a round of the sync after the first one has set the other group."""
+        """Return True if the sync has set the group `beside`. Its offset changes after the first
+        round of the sync, so a later round has run.
+        """
         commit(pair.b, beside, pair.remote, next(offsets))
         return committed(pair.a, beside, pair.topic) > 0
 

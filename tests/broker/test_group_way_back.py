@@ -73,8 +73,8 @@ def pair(
 under_both_names = pytest.mark.parametrize(
     "pair", [False, True], ids=["name", "alias"], indirect=True
 )
-"""Remote topics have the source's name, or a prefix with an alias that the reverse flow does not
-configure.
+"""The prefix of remote topics is the source's name in the file, or an alias that the reverse flow
+does not configure.
 """
 
 

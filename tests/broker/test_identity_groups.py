@@ -71,8 +71,8 @@ def test_groups_move_before_the_producers_and_read_each_record_once(
         there = translated(pair, committed(pair.a, live, pair.topic), capsys)
         eventually(lambda: committed(pair.b, live, pair.topic) == there)
         assert [*read, *resume(pair.b, live, pair.topic, at_most=2)] == everything
-        # back on the source, by the command: with unchanged names, no flow knows where the topic
-        # came from
+        # the group moves back to the source by the command, because under the identity policy no
+        # flow knows from which cluster a topic was copied
         back = translated(pair, committed(pair.b, live, pair.topic), capsys, "--reverse")
         produce(pair.a, pair.topic, numbered(1008, 2))
         commit(pair.a, f"back-{live}", pair.topic, back)

@@ -157,8 +157,8 @@ def test_row_of_which_the_first_counts_is_there_once_after_a_lost_answer(
     client: ClusterClient, fresh_topic: str, count: int
 ) -> None:
     """The response to an append is lost, and another client appends before the retry. The retry
-    must not append the row again. If it did, the log cleaner would remove the first of both, and
-    the other client's row would precede this row.
+    must not append the row again. Otherwise compaction would keep only the second copy of the row,
+    which follows the other client's row, so the other client's row would be the first one.
     """
     ensure_compacted_topic(client, fresh_topic, partitions=1, replication_factor=1)
     rows = [(b"ours-%d" % at, b"1") for at in range(count)]

@@ -39,8 +39,8 @@ Strimzi's operator.
 
 
 class Trusting(SandboxSecurity):
-    """Brokers that have a certificate of one authority, and reject clients with certificates of
-    others.
+    """Brokers that have a certificate of one authority, and reject clients whose certificates are
+    of another authority.
     """
 
     issuer: Issued

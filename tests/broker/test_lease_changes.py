@@ -25,8 +25,9 @@ _TRIES = 4
 def test_lease_changes_of_different_flows_are_apart(
     tmp_path: Path, source_cluster: LocalCluster, target_cluster: LocalCluster, fresh_topic: str
 ) -> None:
-    """If the leases of all flows changed at the same time, all flows together would have twice as
-    many lanes for a moment. So the first leases of two flows must have different lengths.
+    """A lease is a Spark job whose tasks are lanes, and the next lease starts before the current
+    one ends. If this happened at the same time in all flows, there would be twice as many lanes for
+    a moment. So the first leases of two flows must have different lengths.
     """
     # both aliases are one cluster, so each flow has its own topic
     for topic in (fresh_topic, f"{fresh_topic}-2"):

@@ -375,8 +375,8 @@ def test_each_right_that_a_migration_lacks_is_a_line_and_a_key_avoids_it(
     flow: Flow, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A migration has all default features enabled but lacks some rights. `check` and the mirror
-    report each missing right in one line, which names the key that avoids the right. With these
-    keys there is no such line, and nothing is written to the source.
+    report each missing right in one line. The line names the key that disables the feature which
+    needs the right. With these keys there is no such line, and nothing is written to the source.
     """
     pair, a, b = flow.pair, flow.source, flow.target
     users = pair.user(pair.source, AMQ_SOURCE), pair.user(pair.target, AMQ_TARGET)

@@ -182,8 +182,9 @@ def write_transactions(cluster: LocalCluster, topic: str, chance: random.Random)
 def test_transactions_of_a_far_backlog_are_exact_in_sections(
     far: LocalCluster, target_cluster: LocalCluster, tmp_path: Path
 ) -> None:
-    """Sections of a backlog begin within transactions, so several sections read the same
-    transaction markers. Nevertheless exactly the committed records must arrive.
+    """A backlog is read in sections (`lane.sides.sections`), which begin within transactions. So
+    several sections read the same transaction markers. Nevertheless exactly the committed records
+    must arrive.
     """
     notes, markers = tmp_path / "sections", tmp_path / "markers"
     with Rig(far, target_cluster, tmp_path) as rig:

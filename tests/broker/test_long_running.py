@@ -1,4 +1,6 @@
-"""A process that runs for long does not keep data about ended leases and removed partitions."""
+"""A process that runs for long does not keep data about removed partitions and ended leases (Spark
+jobs whose tasks are lanes).
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Both halves of a loop start at the same time, appear in a running mirror, or were written by
-earlier releases. Nothing is copied back.
+"""Two flows form a loop: both start at the same time, one is added while the other runs, or an
+earlier release has copied the topic. No record is copied back.
 """
 
 from __future__ import annotations
@@ -46,7 +46,9 @@ def circle(tmp_path: Path, four_clusters: list[LocalCluster]) -> Circle:
 
 
 def halves(circle: Circle) -> list[Path]:
-    """Return the configuration files of both halves, one for each process."""
+    """Return the configuration files of the two flows that form a loop, one file for each
+    process.
+    """
     places = {"A": 0, "B": 1}
     flows = ("A->B", "B->A")
     return [
@@ -106,7 +108,7 @@ def test_a_refused_reverse_flow_changes_no_config(circle: Circle) -> None:
     with Mirror(config, lanes=1) as mirror:
         eventually(lambda: other in circle.mine(0))
         alter_topic_configs(circle.clusters[1], other, {"retention.ms": "7000000000"})
-        # by now, a discovery of the reverse flow has run, too
+        # when the configs are synced, a discovery of the reverse flow has also run
         there = circle.clusters[0]
         eventually(lambda: topic_configs(there, other) == {"retention.ms": "7000000000"})
         mirror.stop()

@@ -1,6 +1,6 @@
-"""The mark of a stream that `format("twinlog")` writes, together with a mirror. The mark is a
-group's offset. No mirror translates it, a writer does not accept a mark that was set elsewhere, and
-`offsets rewrite-checkpoint` moves it.
+"""The commit mark (`cluster.groups.commit_mark`) of a stream that `format("twinlog")` writes,
+together with a mirror. The mark is a group's offset. No mirror translates it, a writer does not
+accept a mark that was set elsewhere, and `offsets rewrite-checkpoint` moves it.
 """
 
 from __future__ import annotations
@@ -100,9 +100,9 @@ def test_a_stream_that_moves_to_the_copy_of_its_topic(
     mirror_file: Path,
     tmp_path: Path,
 ) -> None:
-    """A stream moves to the copy of its output topic. Commit marks are not translated, so it finds
-    none and stops with MARK_DIFFERS. If its mark were translated, it would be one micro-batch too
-    late, because the copy is two offsets longer.
+    """A stream moves to the copy of its output topic. Commit marks are not translated, so the
+    stream finds none and stops with MARK_DIFFERS. The offset of a mark is the number of a
+    micro-batch. Translated, it would be higher, because two other records precede the copy.
     """
     produce(target_cluster, sink, [Outgoing(b"k", b"100"), Outgoing(b"k", b"101")])
     options = {"kafka.bootstrap.servers": source_cluster.bootstrap, "topic": sink}
@@ -133,9 +133,9 @@ def test_offsets_that_are_no_positions(
     mirror_file: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Commit marks are stored as group offsets, but are not positions of consumers, so no command
-    translates them. This also applies to a mark in a checkpoint of MirrorMaker 2, and to a lost
-    source.
+    """Commit marks (`cluster.groups.commit_mark`) are stored as group offsets, but are not
+    positions of consumers, so no command translates them. This also applies to a mark in a
+    checkpoint of MirrorMaker 2, and to a lost source.
     """
     own = [f"__twinlog-{kind}-{sink}" for kind in ("1f2e.query", "failback-B->A")]
     produce(source_cluster, sink, [Outgoing(b"k", b"1"), Outgoing(b"k", b"2")])
@@ -254,8 +254,8 @@ def test_the_mark_moves_with_the_checkpoint(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Spark died before it wrote its last micro-batch to the checkpoint's commit log. The
-    micro-batch's rows are on both clusters. `rewrite-checkpoint` moves the commit mark, so the rows
-    must not be written again.
+    micro-batch's rows are on both clusters. `rewrite-checkpoint` moves the commit mark
+    (`cluster.groups.commit_mark`), so the rows must not be written again.
     """
     read, old = f"{sink}-in", tmp_path / "on-A"
     create_topic(source_cluster, read)

@@ -34,7 +34,7 @@ NOW_MS: Final = int(time.time() * 1000)
 
 @dataclass
 class OnBroker:
-    """One partition of a topic on a real broker, as `Log`."""
+    """One partition of a topic on a real broker. Implements `Log`."""
 
     client: ClusterClient
     cluster: LocalCluster
@@ -53,7 +53,7 @@ class OnBroker:
 
 @dataclass
 class InMemory:
-    """The same partition in memory, as `Log`."""
+    """The same partition in memory. Implements `Log`."""
 
     tp: TopicPartition
     log: MemoryLog = field(default_factory=MemoryLog)

@@ -326,7 +326,9 @@ def check_placed(
 
 
 def belongs(record: Outgoing, partition: int) -> bool:
-    """Return True if the record's key belongs to `partition` of two partitions."""
+    """Return True if the record has a key that belongs to `partition`, in a topic of two
+    partitions.
+    """
     return record.key is not None and partition_for_key(record.key, 2) == partition
 
 
@@ -343,8 +345,8 @@ def test_groups_of_topics_placed_by_key_are_named_and_others_translated(
     for topic, there in ((pair.topic, 1), (keyed_topic, 2)):
         create_topic(source_cluster, topic)
         create_topic(target_cluster, f"{pair.alias_a}.{topic}", there)
-        # no record is in the first target partition, which must not count as the copy of the source
-        # partition
+        # all keys belong to the second target partition, so the first one is empty. It must not
+        # count as the copy of the only source partition
         produce(source_cluster, topic, [one for one in keyed(40, 1) if belongs(one, 1)])
     one, both, other = (f"{pair.group}-{name}" for name in ("keyed", "both", "other"))
     for group, topics in (

@@ -246,8 +246,8 @@ def groups_behind_the_takeover_skip_nothing_and_read_little_again(
                 (back,) = exact.upstream({here: offset}).values()
                 assert found.is_exact == back.is_exact == (offset >= begin)
                 assert (found.offset == back.offset == offset) or not found.is_exact
-                # MirrorMaker 2 writes few syncs while it copies much at once, so their distance
-                # varies
+                # MirrorMaker 2 writes few syncs while it copies many records at once, so the
+                # distance between syncs varies
                 assert (offset > 1) <= found.offset <= offset
                 assert (offset > 1) <= back.offset <= offset
             (last,) = exact.downstream({here: begin - 1}).values()

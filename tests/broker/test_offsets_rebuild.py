@@ -548,7 +548,7 @@ def test_log_that_changes_or_ends_while_it_is_read_is_refused(rig: Rig) -> None:
     with pytest.raises(PartitionError, match="offset 0 was deleted") as moved:
         list(source_records(log, 0, with_timestamp=True))
     assert moved.value.code == "REBUILD_MOVED"
-    longer = replace(log, start=5, end=12)  # it claims two more records than the log has
+    longer = replace(log, start=5, end=12)  # an end that is two records after the log's end
     with pytest.raises(PartitionError, match="cannot be read after offset 10") as stuck:
         list(source_records(longer, 5, with_timestamp=True))
     assert stuck.value.code == "REBUILD_UNREADABLE"

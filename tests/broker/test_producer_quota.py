@@ -231,8 +231,7 @@ def copy_history(flow: Flow) -> set[float | None]:
 
 
 def test_copying_old_records_throttles_no_producer(flow: Flow) -> None:
-    # Repeat it, because on a machine that delays the copy by a second, the backlog may justify a
-    # quota.
+    # Repeat the copy: if the machine delays it by a second, the backlog may justify a quota.
     seen = [copy_history(flow)]
     while seen[-1] != {None} and len(seen) < 4:
         seen.append(copy_history(flow))

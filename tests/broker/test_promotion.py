@@ -251,9 +251,9 @@ QUICK = {
 def test_clients_are_not_moved_while_the_copy_may_run(
     pair: Pair, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """While the leader is frozen and does not apply the promotion, the failover fails with
-    COPY_RUNS. After the leader was killed, it waits until no late request can arrive. Only then
-    does it report that clients can move.
+    """The leader is frozen and does not apply the promotion: `failover run` fails with COPY_RUNS.
+    In another promotion, the leader was killed: `failover run` waits until none of its requests can
+    still arrive. Only then does it report that clients can move.
     """
     for name, value in QUICK.items():
         monkeypatch.setattr(name, value)

@@ -68,8 +68,8 @@ def read(spark: SparkSession, source_cluster: LocalCluster, topic: str) -> Read:
 
 
 def numbers(first: int, end: int, partition: int | None = None) -> list[Outgoing]:
-    """Return records whose values are these numbers, alternating between two partitions or in
-    one.
+    """Return records whose values are these numbers, for one partition. By default they alternate
+    between partitions 0 and 1.
     """
     return [
         Outgoing(b"k", b"%d" % at, partition=at % 2 if partition is None else partition)

@@ -51,8 +51,8 @@ class Renamed(Pair):
         ways: int = 1,
         routes: bool = False,
     ) -> None:
-        """`routes`: rename the topic by a router of Kafka Connect, whose remote names have no
-        alias.
+        """`routes`: if True, a router of Kafka Connect renames the topic. The remote names then
+        have no alias.
         """
         super().__init__(folder, a, b, both_ways=ways > 1, identity=identity)
         self.folder = folder

@@ -260,7 +260,8 @@ def test_rights_that_are_taken_and_given_back_stop_one_topic_for_so_long(
     healthy = ("AT_END", "")
     with Mirror(config, lanes=1) as mirror:
         mirror.eventually(lambda parts: states(parts) == {fresh_topic: healthy, bad: healthy})
-        # one right after the other, because a topic without READ and DESCRIBE looks deleted
+        # READ is removed first and DESCRIBE later, because a topic without both rights looks
+        # deleted
         for operations in (["read"], ["describe"]):
             forbid(source, READER, operations, topic=bad)
             produce(source, bad, records(10))

@@ -102,9 +102,9 @@ def test_once_waits_for_a_dead_leader_to_be_given_up(rig: Rig) -> None:
 @pytest.mark.faults
 @pytest.mark.long
 def test_once_says_that_another_leads_only_where_one_is_known(rig: Rig) -> None:
-    """A dead member of the group has a longer session than this process, and until it ends the
-    coordinator responds to no join. So no leader is known, and `--once` must report this instead of
-    naming a leader. A busy coordinator has the same effect.
+    """A dead member of the group has a longer session timeout than this process. Until the dead
+    member's session ends, the coordinator responds to no join. So no leader is known, and `--once`
+    must report this instead of naming a leader. A busy coordinator has the same effect.
     """
     config = rig.config()
     rig.put(range(5))
@@ -212,8 +212,8 @@ def test_another_configuration_is_reported_until_both_have_reloaded(
 
 
 def test_a_standby_that_is_stopped_has_left_its_group_before_its_process_ends(rig: Rig) -> None:
-    """A standby is stopped while it waits for the lead. It must leave the group before its process
-    ends, although the wait could take longer than that, and must not lead afterwards.
+    """A standby is stopped while it waits for the lead. It must stop waiting and leave the group
+    within the time that its process has for this. It must not lead afterwards.
     """
     (flow,) = load(rig.config(), environment={}).flows
     leader, standby = flow_setup(flow), flow_setup(flow)

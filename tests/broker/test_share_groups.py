@@ -63,7 +63,7 @@ def test_share_groups_continue_there_and_back_and_skip_nothing(
     if begins == "late":
         monkeypatch.setattr(ShareGroups, "sync", late_sync)
     with Mirror(pair.config) as mirror:
-        # each round sets the groups as far as the copy is
+        # each round of the sync sets the groups' offsets up to the end of the copy
         eventually(lambda: stands_at(pair.b, done, pair.remote) == 10)
         eventually(lambda: stands_at(pair.b, part, pair.remote) >= 0)
         # Brokers report the group's position before its last acknowledgements, some of them with a

@@ -132,7 +132,7 @@ def prompt_heartbeats(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def endings(monkeypatch: pytest.MonkeyPatch) -> list[Step]:
     """Return a list to which the reason is added whenever a run of a flow ends in any process.
-    Snapshots would miss some ends, because they are too short.
+    Snapshots would miss an end that lasts only for a short time.
     """
     found: list[Step] = []
     ends = ManagedFlow._end_run
@@ -174,7 +174,8 @@ def test_flows_of_processes_that_are_started_together_are_spread_soon(site: Site
     with site.load() as load, site.real_process() as first:
         eventually(lambda: leads(first) == [FLOWS])
         with site.real_process() as second, site.real_process() as third:
-            # less than twice the time of imbalance after which an older process gives up a flow
+            # the limit is less than twice the time of imbalance after which an older process gives
+            # up a flow
             eventually(
                 lambda: sorted(leads(first, second, third)) == [1, 1, 2], 55, what="fair parts"
             )

@@ -207,8 +207,9 @@ def refused_once_told(rig: Rig, capsys: pytest.CaptureFixture[str]) -> str:
 def test_record_that_the_target_refuses_is_left_out_under_the_same_name(
     rig: Rig, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """With the identity policy, the target topic is compacted, so it rejects one of three records
-    of a batch, which has no key. The operator skips this record, and the other two are copied.
+    """With the identity policy, the target topic is compacted. So it rejects one of the three
+    records of a batch, because this record has no key. The operator skips the record, and the other
+    two are copied.
     """
     rig.prefixed = False
     rig.create()

@@ -166,8 +166,8 @@ def test_open_transaction_is_named_and_waited_for(
     case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A transaction is open when the fence is set. The switchover reports it and waits for its end,
-    because otherwise the records from the transaction's first one on would be lost. It fails with
-    NOT_DRAINED when the time is over.
+    because otherwise the records from the transaction's first one on would be lost. The switchover
+    fails with NOT_DRAINED if the transaction does not end within the time limit.
     """
     pair, ended = case.pair, threading.Event()
     produce(pair.source, case.sales, numbered(0, 10))
@@ -352,7 +352,7 @@ def test_mirror_killed_in_the_midst(case: Case, monkeypatch: pytest.MonkeyPatch)
         return wait(self, *words, **more)
 
     def killed_behind(*words: Any) -> None:
-        drivers[1].signal(signal.SIGSTOP)  # so that it does not read the promotion's row
+        drivers[1].signal(signal.SIGSTOP)  # the second process must not read the promotion's row
         promote(*words)
         drivers[1].kill()
 

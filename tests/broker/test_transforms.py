@@ -1,5 +1,5 @@
 """`twinlog.transforms` on a real Spark: the helpers, the check of plans, the examples of the page,
-and a trial.
+and `twinlog transform try`.
 """
 
 from __future__ import annotations

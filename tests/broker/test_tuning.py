@@ -66,7 +66,8 @@ def test_codec_of_the_copied_records(rig: Rig, keys: dict[str, str], expected: l
     rig.copy_once(keys)
     assert codecs(rig) == expected
     assert read_all(rig.target, rig.remote) == read_all(rig.source, rig.topic)
-    rig.copy_once(keys)  # the next start's tail check finds both logs equal
+    # the next start compares the last records of both logs, and finds them equal
+    rig.copy_once(keys)
 
 
 def test_a_batch_that_is_encoded_again_anyway_gets_the_codec_too(rig: Rig) -> None:

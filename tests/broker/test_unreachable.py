@@ -99,8 +99,8 @@ def test_ctrl_c_on_a_terminal_leaves_no_line_of_the_screen_behind(tmp_path: Path
 
 def test_a_late_log_line_is_printed_above_the_screen(tmp_path: Path) -> None:
     """The HTTP address is in use at the start, and becomes free while the screen is shown, as at a
-    takeover. The log line that it is served must be printed above the screen, of which no line
-    remains.
+    takeover. The log line that reports the served address must be printed above the screen. No line
+    of the earlier screen remains.
     """
     path = tmp_path / "mm2.properties"
     first, second = free_ports(2)

@@ -94,7 +94,7 @@ def test_a_copy_joins_its_source(spark: SparkSession, rig: Rig) -> None:
     assert joined.where(joined["_upstream.cluster"] == rig.alias).count() == 30
     source = source_rows(spark, rig)
     produce(rig.target, rig.remote, [Outgoing(b"f%d" % at, FOREIGN) for at in range(4)])
-    # each task reads only a part of a batch and of the map's runs
+    # tasks divide batches, so each one gets only a part of a batch and of the map's runs
     cut = target_rows(spark, rig, minPartitions="20")
     is_exact(source, cut, 30, foreign=4)
 

@@ -79,8 +79,8 @@ def test_each_fault_is_found_at_its_place(
         "lost": [("missing", [39, 40], None)],
         "twice": [("extra", None, [12, 13]), ("shifted", [12, 40], [13, 41])],
         "swapped": [("reordered", [23, 25], [23, 25])],
-        # the run in the map row begins one too late, so record 30 has no target offset and all
-        # later records have a wrong one
+        # the map row maps source offset 31 instead of 30 to target offset 30. So record 30 has no
+        # target offset, and all later records have a wrong one
         "row": [("shifted", [30, 31], [30, 31]), ("shifted", [31, 40], [31, 40])],
     }
     assert parts["clean"]["compared_as_bytes"] == COUNT
@@ -282,7 +282,8 @@ def test_copy_of_transactions_compaction_and_codecs_is_identical(
     with Rig(source_cluster, target_cluster, tmp_path) as rig:
         rig.prefixed = policy == "default"
         rig.create(**COMPACTED)
-        # the next, odd record replaces every even record
+        # each even record has the key of the next, odd record, which replaces it in a compacted
+        # topic
         rig.put(range(40), keys={n: n + 1 for n in range(0, 40, 2)})
         for n, codec in enumerate(("gzip", "snappy", "lz4", "zstd")):
             first = 40 + 10 * n

@@ -412,9 +412,9 @@ def test_a_mark_that_no_writer_set_here(
     offset: int,
     metadata: str,
 ) -> None:
-    """The group that has the commit mark has an offset that no writer set: that of the next
-    micro-batch, or an older one. The next write stops with MARK_DIFFERS and appends nothing. A
-    write that does not need a mark continues.
+    """The group of the commit mark (`cluster.groups.commit_mark`) has an offset that no writer set:
+    the number of the next micro-batch, or an older number. The next write stops with MARK_DIFFERS
+    and appends nothing. A write that does not need a mark continues.
     """
     run_batch(options, 0)
     run_batch(options, 1)

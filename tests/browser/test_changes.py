@@ -24,8 +24,8 @@ WRITE = "document.querySelector('dialog button.first')"
 
 @dataclass(slots=True)
 class StateTopic:
-    """An in-memory state topic, which steering reads and appends to instead of the one of every
-    target.
+    """An in-memory state topic. Steering reads it and appends to it, whichever target a
+    flow has.
     """
 
     rows: list[tuple[bytes, bytes]] = field(default_factory=list)

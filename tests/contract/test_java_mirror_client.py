@@ -131,8 +131,8 @@ def checkpoint(group: str, partition: int, upstream: int, downstream: int) -> Ch
 
 
 def test_offsets_of_groups(jvm: Any, target_cluster: LocalCluster) -> None:
-    """The Java client and Twinlog's use the last checkpoint of a partition, skip other records, and
-    require that a pattern matches the whole group name.
+    """The Java client and Twinlog's use the last checkpoint of a partition, and skip records that
+    are no checkpoints. Both require that a pattern matches the whole group name.
     """
     alias = f"a{uuid.uuid4().hex[:8]}"
     _checkpoints(

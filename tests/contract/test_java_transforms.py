@@ -43,7 +43,9 @@ LITERALS = {
         for one in ("nullx", "NULL", "True", " padded ", "a\\:b", "x{y}", "12345.5", "0.01")
     },
 }
-"""For literals of InsertHeader whose header is known: the text of the header's value by literal."""
+"""Text of the header's value, by literal of InsertHeader. Only literals whose header is known are
+listed.
+"""
 UNCERTAIN = (
     *("[1, 2]", '{"a": 1}', " [x", "12:30", "2024-01-31", "1,5", "3.14159265358979", "1e-9", "5-x"),
     *("9223372036854775808", "0.001", "2024-01-31T10:00:00.000Z", "10:00:00.000Z", "-1:x", "1.50"),
@@ -210,9 +212,10 @@ def test_the_text_of_a_header(jvm: Any, simple: Any, read: Loader, literal: str)
 
 
 def test_mirror_maker_2s_handling_of_headers(jvm: Any, converter: Any, simple: Any) -> None:
-    """MirrorMaker 2's own header converter fails on a header that a transform adds. Connect's
-    default converter would write all other headers as base64. Therefore Twinlog refuses a file that
-    sets another header converter.
+    """ByteArrayConverter, MirrorMaker 2's default for headers, fails on a text header that a
+    transform adds. SimpleHeaderConverter, Connect's default, writes the headers of the source's
+    records as base64. So no converter would write both, and Twinlog refuses a file that sets a
+    header converter other than ByteArrayConverter.
     """
     parsed = jvm.org.apache.kafka.connect.data.Values.parseString("privacy")
     with pytest.raises(Py4JJavaError, match="Invalid schema type for ByteArrayConverter: STRING"):

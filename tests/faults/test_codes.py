@@ -116,8 +116,8 @@ def _write(index: Path, data: bytes) -> None:
 @pytest.mark.usefixtures("patient_driver")
 def test_batch_of_another_lane_of_this_flow_with_other_bounds(rig: Rig) -> None:
     """An earlier lane, which was given up, has sent the same records in batches with other bounds.
-    The target rejects the next lane's batch, which reports SEQUENCE_REFUSED. Then the copy
-    continues, and no record is duplicated.
+    The target rejects a batch of the next lane, and this lane reports SEQUENCE_REFUSED. Then the
+    copy continues, and no record is duplicated.
     """
     rig.create()
     rig.put(range(10))

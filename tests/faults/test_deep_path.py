@@ -60,7 +60,7 @@ def test_brokers_time_at_the_source_is_the_records_own_on_the_target(rig: Rig, c
     assert {r.timestamp_type for r in here} == {LOG_APPEND_TIME}
     assert {r.timestamp_type for r in there} == {CREATE_TIME}
     assert [r._replace(timestamp_type=LOG_APPEND_TIME) for r in there] == here
-    rig.copy_once()  # the next start's tail check finds both logs equal
+    rig.copy_once()  # the next start compares the last records of both logs, and finds them equal
 
 
 @pytest.mark.witness("batches over the target's limit are split", case="lz4")

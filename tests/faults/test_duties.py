@@ -125,7 +125,7 @@ def test_topic_of_another_client(rig: Rig) -> None:
 
 @pytest.fixture
 def rounds(monkeypatch: pytest.MonkeyPatch) -> Rounds:
-    """The rounds of the config sync."""
+    """Counts the rounds of the config sync."""
     return Rounds(monkeypatch, ConfigSync, "round", lambda _: "round")
 
 
@@ -317,7 +317,8 @@ def test_topic_that_another_client_creates_at_the_same_time(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The flow's CreateTopics fails because another client has just created the topic and written
-    to it. The flow must treat the topic as this client's: all partitions stop with FOREIGN_DATA.
+    to it. The flow must treat the topic as the other client's: all partitions stop with
+    FOREIGN_DATA.
     """
     create_topic(rig.source, rig.topic, 3)
     ours = [Outgoing(key=b"k", value=b"%d" % n, partition=n % 3) for n in range(30)]

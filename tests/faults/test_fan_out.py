@@ -125,8 +125,9 @@ def test_lane_killed_between_the_first_rows_when_one_is_a_record_already(
 
 
 def test_leases_change_in_order_under_load(flow: Rig) -> None:
-    """If records are distributed by key, no lane hands over its position. So every lease must
-    search the log for the end of the previous lease. Every record must still arrive once.
+    """If records are distributed by key, no lane hands over its position when the next lease (Spark
+    job whose tasks are lanes) starts. So the lanes of every lease must search the log for the end
+    of the copy. Every record must still arrive once.
     """
     create_topic(flow.source, flow.topic, partitions=2)
     mirror = Mirror(flow.config(KEYED), lanes=2, lease_s=2.0)

@@ -164,8 +164,8 @@ def test_fresh_record_waits_for_no_late_request_although_the_producer_id_expired
     rig: Rig, monkeypatch: pytest.MonkeyPatch, first: str
 ) -> None:
     """A late request of the killed lane begins with the same record as the new lane's request, so
-    the target accepts only one of them. A fresh record is therefore written without waiting. An old
-    record is held back.
+    the target accepts only one of them. A fresh record (younger than the producer ID's expiry) is
+    therefore written without waiting. An old record is held back.
     """
     monkeypatch.setattr("twinlog.lane.late_requests.SILENCE_MS", SILENCE_MS)
     monkeypatch.setattr("twinlog.lane.late_requests.USER_TIMEOUT_MS", 600_000)

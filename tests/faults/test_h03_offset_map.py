@@ -41,8 +41,8 @@ TargetSide._submit_one = freeze_then_send
 
 
 def naive_upstream(rig: Rig, ordinal: int) -> int:
-    """Return the upstream offset at which a naive reader would resume, which uses the newest row of
-    each ordinal and ignores its writer.
+    """Return the upstream offset at which a naive reader would resume. It uses the newest map row
+    of each ordinal (count of this flow's records), whichever lane wrote the row.
     """
     newest: dict[int, Run] = {}
     for row in rows(rig):

@@ -126,8 +126,9 @@ def test_shared_target_that_lost_its_end_is_no_source_that_diverged(rig: Rig) ->
 
 def test_shared_target_that_lost_its_end_and_was_written_to_by_others(rig: Rig) -> None:
     """The target lost the end of its log, and then other clients have made the log longer than it
-    was. The producer ID is expired, so no record after the map's mark is recognized as this flow's.
-    The flow must report TARGET_TRUNCATED and write nothing.
+    was. The map's mark (`mirror.map.offset_map.Mark`) counts the lost records. The producer ID is
+    expired, so the broker does not know the flow's records any more. The flow must report
+    TARGET_TRUNCATED and write nothing.
     """
     rig.prefixed = False
     rig.create()

@@ -23,8 +23,8 @@ RECORDS = 20_000
 PER_BATCH = 100
 VALUE_BYTES = 200
 AGE_MS = RECORDS * 1_000
-"""Age of the first record. The time for 300 transactions depends on the machine, so the test checks
-only the target's content.
+"""Age of the first record in milliseconds. The time for 300 transactions depends on the machine, so
+the tests limit no time and check only the target's content.
 """
 
 CLEAN_SOON = {"segment.ms": "100", "min.cleanable.dirty.ratio": "0.01"}
@@ -79,8 +79,8 @@ def test_compacted_source_with_a_gap_after_every_record(rig: Rig, tmp_path: Path
 
 
 def transactional(rig: Rig) -> Producer:
-    """Return a client with the transactional ID. Its start aborts an open transaction of the client
-    before it.
+    """Return a client with the transactional ID. If the previous client has left a transaction
+    open, the start of the new client aborts it.
     """
     client = producer(rig.source, linger_ms=0, config={"transactional.id": f"pairs-{rig.alias}"})
     client.init_transactions(PATIENCE_S)
@@ -112,6 +112,6 @@ def test_transactional_source_with_a_marker_after_every_pair(rig: Rig) -> None:
         mirror.stop()
     rig.same()
     rig.offsets_are_exact()
-    # a running copy writes its current chunk once per round; compaction keeps only the chunk's
-    # newest row
+    # a running copy writes a chunk (a map row that grows) once per round of requests. Compaction
+    # keeps only the newest value of each chunk
     assert sum(newest(map_rows(rig)).values()) < 30 * transactions

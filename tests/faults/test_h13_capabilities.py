@@ -75,8 +75,9 @@ def test_stock_broker_can_do_everything(
 def test_only_the_refusal_of_a_gap_counts_as_one(
     client: ClusterClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The probe counts only OUT_OF_ORDER_SEQUENCE_NUMBER as the rejection of a gap. If the leader
-    has moved, the probe is repeated.
+    """The probe of a broker's capabilities sends a batch after a gap in the sequences. Only
+    OUT_OF_ORDER_SEQUENCE_NUMBER counts as the rejection of a gap. If the leader has moved, the
+    probe is repeated.
     """
     ensure_probe_topic(client, 1)
     sent: list[int] = []
@@ -129,8 +130,9 @@ def test_log_that_held_no_record_takes_only_sequence_0(
     fresh_topic: str,
     left: str,
 ) -> None:
-    """The broker accepts only sequence 0 in an empty log. The probe finds no missing capability,
-    whether its topic is new, empty, has a record, or has only deleted records.
+    """The broker accepts only sequence 0 in an empty log. The probe of its capabilities must find
+    none missing, whether the probe's topic is new, empty, has a record, or has only deleted
+    records.
     """
     if left != "nothing":
         create_topic(target_cluster, fresh_topic)
@@ -154,7 +156,7 @@ def test_flow_into_a_new_cluster_whose_logs_take_only_sequence_0_first(
     source_cluster: LocalCluster, fresh_topic: str, tmp_path: Path
 ) -> None:
     """The target's brokers accept only sequence 0 in an empty log. They reject no request of the
-    flow, because lanes, map and state topic all append in order.
+    flow, because the first batches in the copy, the map and the state topic begin at sequence 0.
     """
     create_topic(source_cluster, fresh_topic, 2)
     for partition in range(2):

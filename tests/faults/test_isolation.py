@@ -25,7 +25,9 @@ pytestmark = [pytest.mark.faults, pytest.mark.broker]
 NEIGHBOURS = 3
 LIMIT = "max.message.bytes"
 LEASE_S = 300.0
-"""Longer than a test, so that no lease changes and retries use the same lane."""
+"""Duration of a lease (Spark job whose tasks are lanes) in seconds. It is longer than a test, so no
+other lease starts, and retries use the same lane.
+"""
 
 
 @pytest.fixture(autouse=True)

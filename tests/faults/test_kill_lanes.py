@@ -1,5 +1,5 @@
-"""Lanes are killed, frozen and resumed under load while leases change. Every record arrives exactly
-once.
+"""Lanes are killed, frozen and resumed under load, while one lease (Spark job whose tasks are
+lanes) follows another. Every record arrives exactly once.
 """
 
 from __future__ import annotations
@@ -80,9 +80,9 @@ def test_leases_change_under_load(flow: Rig) -> None:
 def test_partitions_move_between_the_lanes_of_a_lease_under_load(
     flow: Rig, monkeypatch: pytest.MonkeyPatch, dies: bool
 ) -> None:
-    """The traffic is classified as light and as busy in turns several times a second, so partitions
-    move between the lanes of one lease. With `dies`, a lane is killed as well. The copy must be
-    complete and without duplicates.
+    """The traffic is classified as light and as busy in turns several times a second. So partitions
+    move between the lanes of one lease (Spark job). With `dies`, a lane is killed as well. The copy
+    must be complete and without duplicates.
     """
     always = {"PERIOD_S": 0.1, "LIGHT_FOR_S": 0.0, "LIGHT_CORES": 9.0, "LIGHT_BYTES": 1 << 40}
     for name, value in (always | {"BUSY_CORES": -1.0}).items():
@@ -112,7 +112,7 @@ def test_frozen_lane_is_replaced_and_harmless_when_it_continues(flow: Rig) -> No
     def trouble(_load: Load) -> None:
         pids = mirror.leases.pids()[:1]
         send_signals(pids, signal.SIGSTOP)
-        time.sleep(0.5)  # until its last requests have arrived
+        time.sleep(0.5)  # until the frozen lane's last requests have arrived
         before = end_offsets(flow.target, flow.remote)
         # the driver assigns the partitions to the other lane although the frozen lane never
         # responds

@@ -34,8 +34,8 @@ def ask(self, tps, *rest):
     return asked(self, tps, *rest)
 v.ClusterLogView.ends = ask
 """
-"""Prelude of a lane that stops once: after it got the Take with its map, and before it queries the
-target's end.
+"""Prelude of a lane that stops once: after it got its partition and the offset map (`Take`), and
+before it queries the target's end.
 """
 
 

@@ -83,8 +83,8 @@ def test_partitions_that_wait_for_a_killed_lane_are_checked_together(
     rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, partitions: int, trip_s: float
 ) -> None:
     """The target stamps records with its own time, so after a lane was killed, all partitions must
-    wait for late requests. Then they must be searched together, with few requests for many
-    partitions.
+    wait for late requests. Then the positions of all partitions must be searched together, with few
+    requests for many partitions.
     """
     if partitions < 1_000:  # late requests are over after 3 s instead of 20 s
         monkeypatch.setattr("twinlog.lane.late_requests.USER_TIMEOUT_MS", -7_000)

@@ -1,4 +1,6 @@
-"""The offset map has late rows, compacted rows or unreadable rows, or its claims are lost."""
+"""The offset map has late rows, compacted rows or unreadable rows, or the state topic has lost the
+flow's claims.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,7 @@ def test_late_row_of_an_older_term_takes_no_run_away_once_the_map_is_compacted(r
         rig.put(range(first, first + 50))
     rig.copy_once()
     assert older.term < rows(rig)[-1].term
-    # simulates a delayed request of the older term's lane, which brings one more run
+    # simulates a delayed request of the lane that wrote `older`: the same row with one more run
     last = older.runs[-1]
     ahead = Run(last.ordinal + 1, last.upstream + 2, last.downstream + 1)
     write_row(rig, replace(older, runs=(*older.runs, ahead)))
@@ -260,7 +262,7 @@ def test_later_readings_of_a_process_fetch_only_new_rows(
         return {key: tuple(known.runs) for key, known in maps.items()}
 
     def now() -> tuple[dict[PartitionKey, tuple[Run, ...]], int]:
-        fetched.clear()  # remove what the mirror in this process has read
+        fetched.clear()  # drop the offsets that the mirror in this process has read
         maps = read_maps(rig.target_client, Flow(rig.alias, rig.target_alias), after=NO_ENDS)
         return runs(maps), len(fetched)
 

@@ -1,6 +1,6 @@
 """The offset map topic is deleted, or its partitions have no leader or too few replicas. Partitions
 that need the map report this and recover. Other partitions are copied, and no partition silently
-restarts from its begin.
+restarts from its beginning.
 """
 
 from __future__ import annotations
@@ -145,8 +145,8 @@ def test_map_partition_without_a_leader_delays_only_partitions_that_need_it(
         rig.target.kill(dead)
         try:
             eventually(lambda: leader(rig.target, map_topic(rig), homes[0]) == -1)
-            # a marker precedes each record, so the record's run must be in the map before it is
-            # written
+            # a marker precedes each record, so each record begins a run of consecutive offsets. The
+            # map must have this run before the record is written
             for p in range(count):
                 for value in (b"2", b"3"):
                     produce_transaction(

@@ -195,8 +195,8 @@ def test_start_beside_partitions_without_a_leader(flow: Rig, side: str) -> None:
 
 def test_topic_grows_when_all_its_partitions_have_a_leader_again(flow: Rig) -> None:
     """The source topic gets more partitions while some target partitions have no leader. No lane
-    then knows that all records of the remote topic are this flow's, so it gets no partitions until
-    the leaders are back. Partitions with a leader are copied in the meantime.
+    then knows that all records of the remote topic are this flow's, so the remote topic grows only
+    when the leaders are back. Partitions with a leader are copied in the meantime.
     """
     new = {PARTITIONS, PARTITIONS + 1}
     keys = KEYS | {"refresh.topics.interval.seconds": "1"}

@@ -111,8 +111,8 @@ def refilled(rig: Rig, mirror: Mirror, count: int) -> None:
 
 @pytest.mark.parametrize("lost", [10, pytest.param(300, marks=pytest.mark.long)])
 def test_target_truncated_while_no_mirror_ran(losing_target: Rig, lost: int) -> None:
-    """The target loses records while no mirror runs. The next run copies them again, also if it
-    lost more than the tail check compares.
+    """The target loses records while no mirror runs. The next run copies them again, even if more
+    records were lost than a start compares with the source.
     """
     rig = losing_target
     rig.create()
@@ -171,8 +171,8 @@ def test_target_truncated_while_nothing_was_written(losing_target: Rig) -> None:
 
 
 def test_target_lost_a_part_with_holes_of_compaction(losing_target: Rig) -> None:
-    """The target loses records of a compacted topic. They span several runs of the offset map,
-    which is intact, and are copied again.
+    """The target loses records of a compacted topic. The records span several gaps of the source,
+    which the offset map describes. The map is intact, and the records are copied again.
     """
     rig = losing_target
     rig.create(**COMPACTED)
@@ -195,8 +195,8 @@ def test_target_lost_a_part_with_holes_of_compaction(losing_target: Rig) -> None
 
 @pytest.mark.usefixtures("lasting_lead")
 def test_groups_ahead_of_the_targets_new_end(losing_target: Rig) -> None:
-    """The target loses records below a group's offset. The offset is after the log's end until the
-    same records are copied to the same offsets again.
+    """The target loses records below a group's offset. The group's offset is then after the log's
+    end, until the same records are copied to the same offsets again.
     """
     rig = losing_target
     rig.create()
@@ -217,8 +217,9 @@ def test_groups_ahead_of_the_targets_new_end(losing_target: Rig) -> None:
 
 
 def test_target_that_lost_more_than_the_copy(losing_target: Rig) -> None:
-    """The target loses all records of the flow and some before them. Its log ends before the flow's
-    first record, so no record shows that position. The flow must report TARGET_TRUNCATED.
+    """The target loses all records of the flow and some before them. Its log ends before the offset
+    of the flow's first record, so no record shows where the copy must resume. The flow must report
+    TARGET_TRUNCATED.
     """
     rig = losing_target
     rig.create()
@@ -296,7 +297,7 @@ def put_others(rig: Rig, numbers: range) -> None:
 @pytest.mark.parametrize("lost", [pytest.param(20, marks=pytest.mark.long), 300])
 def test_source_truncated_and_rewritten_while_no_mirror_ran(losing_source: Rig, lost: int) -> None:
     """The source loses records and gets others while no mirror runs. The partition stops with
-    SOURCE_DIVERGED, also if more records were replaced than the tail check compares.
+    SOURCE_DIVERGED, even if more records were replaced than a start compares.
     """
     rig = losing_source
     put(rig, range(40))

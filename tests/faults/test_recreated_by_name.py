@@ -149,8 +149,8 @@ def test_twinlog_itself_deletes_and_recreates_it(rig: Rig) -> None:
 
 def test_batch_that_was_on_its_way_when_it_was_recreated(rig: Rig) -> None:
     """A batch is in flight when the target topic is re-created, so its records are at the start of
-    the new topic. The partition stops with TARGET_RECREATED. It must write nothing after these
-    records until they are removed.
+    the new topic. The partition stops with TARGET_RECREATED. The flow must write nothing after
+    these records until they are removed.
     """
     rig.create()
     with rig.mirror(prelude=NEVER_LOOKS_AT_IDS) as mirror:

@@ -1,6 +1,6 @@
 """Evidence that a start needs before it resumes in shared and in keyed topics, on real brokers. The
-cases are lost rows of the map, gaps, late repeats, and a mark whose records are gone.
-`unit/mirror/test_our_end.py` tests them in memory.
+cases are lost rows of the map, gaps, late repeats, and lost records below a mark
+(`mirror.map.offset_map.Mark`). `unit/mirror/test_our_end.py` tests them in memory.
 """
 
 from __future__ import annotations
@@ -149,8 +149,8 @@ def test_the_policy_is_put_right_while_a_mirror_runs(
 
 def test_a_partition_without_a_row_takes_no_other_along(rig: Rig) -> None:
     """A partition has no map row because it has had no leader, or was stopped for another reason,
-    since the topic was created. The leader must still note the other partition's row in the state
-    topic.
+    since the topic was created. The leader must still record in the state topic that the other
+    partition has a map row.
     """
     create_topic(rig.source, rig.topic, partitions=2)
     create_topic(rig.target, rig.remote, partitions=2)
@@ -177,8 +177,9 @@ def test_a_partition_without_a_row_takes_no_other_along(rig: Rig) -> None:
 def test_rows_are_noted_again_in_a_state_topic_that_was_recreated(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The state topic was re-created and lacks the row that notes which partitions have map rows.
-    The map may have lost rows as well, so the mirror writes its rows and the note again.
+    """The state topic was re-created and lacks the row that lists the partitions with map rows. The
+    map may have lost rows as well. So the mirror writes its map rows and the row of the state topic
+    again.
     """
     monkeypatch.setattr("twinlog.control.duties.own_topics.OwnTopics.interval_s", 0.5)
     rig.create()
@@ -348,7 +349,7 @@ def test_a_late_repeat_beside_a_running_copy_is_extra(rig: Rig, *, begins_anew: 
             rig.put(range(8, 10))
         mirror.eventually(lambda parts: parts[0].code == "EXTRA_RECORDS")
         mirror.stop()
-    # if a check of the idle end comes first, the lane cannot send its next records
+    # the lane may first check the idle end of the log, and then cannot send its next records
     assert len(rig.numbers()) in ((11, 13) if begins_anew else (11,))
     code, message = rig.fail_once()
     assert code == "EXTRA_RECORDS", message

@@ -1,5 +1,5 @@
 """Brokers die while DataFrames are written: leaders of partitions, the coordinator of the
-transaction, and the coordinator of the group that has its mark.
+transaction, and the coordinator of the group whose offset is the commit mark.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def test_brokers_die_one_after_the_other(
     def goes_on(behind: int) -> bool:
         nonlocal running
         if running.poll() not in (None, 0):
-            running = loop.start()  # restart it as the supervisor of a query would
+            running = loop.start()  # the supervisor of a query would also restart the writer
         return loop.noted() >= min(behind, BATCHES - 1)
 
     for node in sorted(source3.broker_pids):

@@ -56,7 +56,7 @@ Pytest = Callable[[Sequence[str]], int]
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The result of both runs together."""
+    """The result of a run, and of the second run of its failed tests."""
 
     exit_code: int
     outcomes: Outcomes
@@ -66,7 +66,7 @@ class Verdict:
 
 
 def judged(pytest: Pytest, arguments: Sequence[str], folder: Path) -> Verdict:
-    """Run pytest with these arguments, and what failed once more, alone."""
+    """Run pytest with these arguments. Then run the failed tests once more, alone."""
     folder.mkdir(parents=True, exist_ok=True)
     first, exit_code = _look(pytest, arguments, folder / "first.json")
     if exit_code != 1 or not first.failed:
@@ -82,7 +82,9 @@ def judged(pytest: Pytest, arguments: Sequence[str], folder: Path) -> Verdict:
 
 
 def both(together: Verdict, alone: Verdict) -> Verdict:
-    """Run the tests that share the machine, then those that need it alone, if any."""
+    """Return the sum of two verdicts: of the tests that share the machine, and of those that need
+    it alone, if there are any.
+    """
     none_alone = alone.exit_code == NO_TESTS
     counts = Counter(together.outcomes.counts) + Counter(alone.outcomes.counts)
     return Verdict(
@@ -100,8 +102,8 @@ def _look(pytest: Pytest, arguments: Sequence[str], file: Path) -> tuple[Outcome
 
 
 def run_pytest(arguments: Sequence[str]) -> int:
-    """Run in a separate process that keeps its bytecode: compiling it again in every process of
-    every test takes a third of their time.
+    """Run pytest in a separate process that keeps its bytecode. Compiling the modules again in
+    every process of every test would take a third of the processes' time.
     """
     command = [sys.executable, "-m", "pytest", *arguments]
     environment = {name: value for name, value in os.environ.items() if name != NO_BYTECODE}
@@ -109,7 +111,7 @@ def run_pytest(arguments: Sequence[str]) -> int:
 
 
 def tell(verdict: Verdict, seconds: float) -> None:
-    """Print the summary, and write `build/tests/flaky.txt` for those who collect such tests."""
+    """Print the summary, and write the flaky tests to `build/tests/flaky.txt`."""
     lines = [f"FLAKY {name} - {message}" for name, message in verdict.flaky.items()]
     (REPORTS / "flaky.txt").write_text("".join(f"{line}\n" for line in lines))
     lines += [f"FAILED {name} - {message}" for name, message in verdict.red.items()]
@@ -170,7 +172,7 @@ def whole(more: Sequence[str]) -> int:
 
 
 def changed(more: Sequence[str]) -> int:
-    """A test that a change adds or alters is ready when it passes five times."""
+    """Run each test that differs from `main` five times. It is ready when it passes every time."""
     tests = changed_tests(ROOT)
     print(f"{len(tests)} tests differ from main", flush=True)  # noqa: T201
     for time_ in range(TIMES_CHANGED if tests else 0):
@@ -181,8 +183,8 @@ def changed(more: Sequence[str]) -> int:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Choose by the first argument. If it selects tests, only these run, and there is no second
-    run.
+    """Run what the first argument selects. If it selects single tests, only these run, and failed
+    tests do not run a second time.
     """
     if arguments[:1] == ["--help"]:
         print(USAGE, end="")  # noqa: T201

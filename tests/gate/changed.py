@@ -1,4 +1,4 @@
-"""Which tests differ from those of the branch `main`."""
+"""Finds the tests that differ from those of the branch `main`."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ __all__ = ["changed_tests"]
 
 
 def changed_tests(root: Path, base: str = "main") -> list[str]:
-    """Return the IDs of tests whose text differs from `base`, or all tests of a file with changed
-    helpers.
+    """Return the IDs of tests whose text differs from `base`. If other code of a test file differs,
+    all tests of this file are returned.
     """
     listed = _git(root, "diff", "--name-only", "--diff-filter=d", base, "--", "tests")
     new = _git(root, "ls-files", "--others", "--exclude-standard", "--", "tests")
@@ -33,7 +33,9 @@ def _differing(path: str, before: str, now: str) -> Iterator[str]:
 
 
 def _parts(text: str) -> tuple[dict[str, str], str]:
-    """Return each test by its name within the file, and the rest of the file."""
+    """Return the text of each test by its name within the file, and the text of the rest of the
+    file.
+    """
     tests: dict[str, str] = {}
     rest: list[str] = []
     for node in ast.parse(text).body:
@@ -51,7 +53,7 @@ def _parts(text: str) -> tuple[dict[str, str], str]:
 
 
 def _git(root: Path, *arguments: str, fails: bool = False) -> str:
-    """Return git's output; with `fails`, an empty text if git does not know the file."""
+    """Return git's output. If `fails`, return an empty text when git does not know the file."""
     done = subprocess.run(
         ["git", *arguments], cwd=root, capture_output=True, text=True, check=not fails
     )

@@ -20,7 +20,9 @@ _MESSAGE_LENGTH: Final = 300
 
 @dataclass(slots=True)
 class Outcomes:
-    """Counts by outcome, and the failed tests by their ids with the first line of each message."""
+    """Number of tests by outcome. For each failed test, the first line of its message by the test's
+    ID.
+    """
 
     counts: dict[str, int] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)

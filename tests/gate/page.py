@@ -68,12 +68,16 @@ def _marks(node: ast.FunctionDef) -> Iterator[str]:
 def differences(
     listed: Collection[tuple[str, str]], selected: Collection[tuple[str, str]]
 ) -> list[str]:
-    """Return the tests that are witnesses by their text, or by pytest, but not by both."""
+    """Return the tests that are in only one of both lists: those that the files mark as witnesses,
+    and those that pytest selects.
+    """
     return [f"{path}::{name}" for path, name in sorted({*listed} ^ {*selected})]
 
 
 def are_in_gate(root: Path, tests: Iterable[tuple[str, str]]) -> bool:
-    """Return whether the gate runs one of these tests (paths below `tests/`, and names)."""
+    """Return True if the gate runs at least one of these tests. Each is given as its path below
+    `tests/` and its name.
+    """
     marked = {(one.path, one.name) for one in witnesses(root)}
     files = {path for path, _ in marked}
     return any(

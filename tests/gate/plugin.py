@@ -22,7 +22,7 @@ __all__ = ["GATE", "OUTCOMES", "PLUGIN"]
 GATE: Final = "--gate"
 OUTCOMES: Final = "--outcomes"
 _FIRST: Final = "gw0"
-"""The process of pytest-xdist that compares the witnesses."""
+"""The process of pytest-xdist that compares the list of witnesses with docs/tests.md."""
 PLUGIN: Final = ("-p", "tests.gate.plugin")
 
 
@@ -54,8 +54,8 @@ def _agrees_with_the_page(items: Iterable[pytest.Item]) -> None:
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Report a failure immediately, in the process that reports, because a run may end before its
-    summary.
+    """Report a failure immediately, because a run may end before its summary. With pytest-xdist,
+    only the main process reports.
     """
     if report.failed and "PYTEST_XDIST_WORKER" not in os.environ:
         sys.stdout.write(f"\nfailed: {report.nodeid} ({report.when})\n")

@@ -20,17 +20,17 @@ __all__ = ["ALWAYS", "TESTS", "drop_other_cases", "is_in_gate", "skip_what_runs_
 
 TESTS: Final = Path(__file__).resolve().parents[1]
 ALWAYS: Final = ("unit", "contract")
-"""Folders whose tests the gate runs all."""
+"""Folders in `tests/` of which the gate runs every test."""
 
 
 def is_in_gate(item: pytest.Item) -> bool:
-    """Return whether every change must pass it."""
+    """Return True if the gate runs this test."""
     folder = item.path.relative_to(TESTS).parts[0]
     return folder in ALWAYS or item.get_closest_marker("witness") is not None
 
 
 def drop_other_cases(items: Iterable[pytest.Item]) -> None:
-    """Remove the mark from cases of a test other than the named one."""
+    """If the mark `witness` names a case, remove the mark from the test's other cases."""
     for item in items:
         case = item.callspec.id if isinstance(item, pytest.Function) and _has_cases(item) else ""
         item.own_markers = [
@@ -41,8 +41,8 @@ def drop_other_cases(items: Iterable[pytest.Item]) -> None:
 
 
 def skip_what_runs_alone(items: Iterable[pytest.Item]) -> None:
-    """In one of several processes, skip tests that measure the machine, because others run beside
-    them.
+    """Skip tests that measure the machine if this is one of several processes, because tests of the
+    other processes would slow them down.
     """
     if "PYTEST_XDIST_WORKER" not in os.environ:
         return

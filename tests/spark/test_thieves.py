@@ -89,7 +89,8 @@ def test_no_other_user_reads_the_tasks_of_a_mirror(monkeypatch: pytest.MonkeyPat
         stop_spark(engine)
     assert loot.blocks == []
     refused = [refusal for refusal in loot.refusals if "Unknown challenge" in refusal]
-    assert len(refused) == 2, loot.refusals  # by its scheduler and by its block manager
+    # two ports refused the thief: the scheduler's and the block manager's
+    assert len(refused) == 2, loot.refusals
     # a control: the same thief does obtain the block from a Spark without a secret
     monkeypatch.setattr(authentication, "AUTHENTICATED", authentication.OPEN)
     engine = start_spark(None, 1)

@@ -156,7 +156,8 @@ def test_a_failure_of_spark_itself_is_described(rounds_of: RoundsOf, port: StubP
 
 
 def test_failing_records_are_skipped(rounds_of: RoundsOf, port: StubPort) -> None:
-    # with a shorter limit, a job that takes more than half of it would answer only a part
+    # if a job takes more than half of the limit, only a part of the range is answered, so the limit
+    # is long
     rounds = rounds_of(picky, OnError.SKIP, limit_s=600.0)
     one = orders(number=0, bad=(100, 131, 149))
     answer(rounds, port, one)

@@ -1,4 +1,4 @@
-"""The wheel, installed as users install it, without other packages in a new environment."""
+"""The wheel is installed as users install it, in a new environment without other packages."""
 
 from __future__ import annotations
 

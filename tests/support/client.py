@@ -224,7 +224,7 @@ def read_all(
         seen: list[Seen] = []
 
         def all_read() -> bool:
-            # waits up to this time for so many messages
+            # waits at most 0.02 s, and returns at most this many messages
             for message in client.consume(10_000, 0.02):
                 _take(message, seen, unread)
             return not unread

@@ -46,7 +46,9 @@ M = TypeVar("M")
 
 
 class HandClock(Clock):
-    """A clock that moves only when the test moves it. Its three kinds of time move together."""
+    """A clock that moves only when the test moves it. Its three kinds of time (wall clock,
+    monotonic, and since boot) move together.
+    """
 
     def __init__(self) -> None:
         self.now = 10_000.0

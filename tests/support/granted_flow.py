@@ -40,7 +40,7 @@ class Row:
     checked: bool = True
     """True if `check` detects the missing right before the topic exists."""
     says: str = ""
-    """Text in the error line, if the line does not name the missing ACL in the usual way."""
+    """Text in the error line, or empty if the line names the missing ACL in the usual way."""
     key: str = ""
     """The key that avoids the log line."""
     implied_by: str = ""

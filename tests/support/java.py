@@ -1,4 +1,6 @@
-"""Runs Kafka's own Java classes in a small JVM. They determine what bytes mean."""
+"""Runs Kafka's own Java classes in a small JVM. Tests compare Twinlog's bytes and decisions with
+theirs.
+"""
 
 from __future__ import annotations
 

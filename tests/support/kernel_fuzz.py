@@ -303,7 +303,7 @@ class Fuzzer:
         return bytes(out)
 
     def joins(self) -> None:
-        """Join small batches to one payload, with the kernel and with the twin."""
+        """Join small batches to one payload, with the kernel and with its Python twin."""
         data, first = self._answer()
         draw = self.random
         end, most = draw.choice((FOREVER, first + 3)), draw.choice((2**31, 5))
@@ -359,7 +359,9 @@ class Fuzzer:
         self.refused += ours is None
 
     def answers(self) -> None:
-        """Run the whole input side of a copy with both. Compare the resulting batches or errors."""
+        """Run the whole input side of a copy, with the kernels and with their Python twin. Compare
+        the resulting batches or errors.
+        """
         data, first = self._answer()
         if self.random.random() < 0.5:
             seed = self.random.choice(self._seeds)

@@ -23,8 +23,11 @@ def take(
     handed: HandOver | None = None,
     stamps: bool = False,
 ) -> TakePartition:
-    """Return the Take of partition `number`, whose topic was copied before. `handed`: the position
-    from the previous lane; None if the lane must find it.
+    """Return the Take (assignment) of partition `number`, whose topic was copied before.
+
+    `wait_ms`: time in which late requests may arrive. `mark`: the mark of the offset map. `handed`:
+    the position from the previous lane; None if the lane must find it. `stamps`: True if the target
+    sets its own timestamps.
     """
     return TakePartition(
         source=TopicPartition("t", number),

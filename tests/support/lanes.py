@@ -1,7 +1,7 @@
-"""Leases without Spark. Every lane is a process, which is restarted when it dies, as Spark does.
+"""Leases (sets of lanes that run for some minutes) without Spark.
 
-Fault tests kill and freeze lanes by their process IDs. Other tests cover what Spark adds:
-placement, and its own retries.
+Every lane is a process, which is restarted when it dies, as Spark does. Fault tests kill and freeze
+lanes by their process IDs. Other tests cover what Spark adds: placement, and its own retries.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ def led_flow(config: Path) -> tuple[LedFlow, list[str]]:
 
 
 def led_to(led: LedFlow, offset: int) -> LedFlow:
-    """Return the same flow, whose only partition a lane has copied up to this offset."""
+    """Return the flow as it is after a lane has copied its only partition up to this offset."""
     (view,) = led.partitions()
     view = replace(view, reach=Reach(offset, offset))
     topic, term = view.source.topic, Term(1, 0)

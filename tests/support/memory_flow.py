@@ -307,7 +307,9 @@ class MemoryFlow(MemorySource):
         return True
 
     def copy_on(self, number: int) -> bool:
-        """Run one to four rounds of the copy without faults."""
+        """Run the copy without faults one to four times: fetch, write the map, send all batches,
+        and process the responses.
+        """
         for _ in range(1 + number % 4):
             for step in (self.fetch, self.write_map, self.rows_are_durable):
                 step(number)
@@ -389,8 +391,8 @@ class MemoryFlow(MemorySource):
         """Reject the lane's oldest request, because too few replicas are in sync.
 
         If the target is about to expire the producer ID, this is possible only soon after a
-        problem. The copy does not cover this between two requests of a pipeline (docs/hazards.md,
-        what is left).
+        problem. At other times the copy sends requests in a pipeline, and does not cover a
+        rejection and an expiry between two of them (docs/hazards.md, what is left).
         """
         lane = self.lane
         if lane is None or not lane.requests:
@@ -591,8 +593,8 @@ class MemoryFlow(MemorySource):
         return True
 
     def _has_missed(self, lane: Lane) -> bool:
-        """Return True if a lane that was given up has written records beyond this lane's
-        position.
+        """Return True if a lane that was given up has written records at or after the offset up to
+        which this lane's records are acknowledged.
         """
         written = max(self._of_living, default=-1)
         return lane.copy.late_requests and written >= lane.copy.acked_downstream

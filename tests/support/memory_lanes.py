@@ -20,7 +20,7 @@ class Lane:
     requests: deque[bytes] = field(default_factory=deque)
     answers: deque[Answer] = field(default_factory=deque)
     rows: list[tuple[ChunkRow, Run]] = field(default_factory=list)
-    """Map rows in flight, with the run with which each of them ends."""
+    """Map rows in flight, each with its last run."""
 
 
 @dataclass(slots=True)

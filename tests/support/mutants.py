@@ -1,7 +1,8 @@
 """Rules of the copy. Each mutant removes one rule, and a test must detect this.
 
-Mutants of the cut (rule C of `mirror.map.offset_map`) are in `unit/mirror/test_map_histories.py`.
-Only real brokers show that a repeat is not an append (`faults/test_h03_offset_map.py`).
+Mutants of rule C of `mirror.map.offset_map` (a new term repeats the newest chunk) are in
+`unit/mirror/test_map_histories.py`. Only real brokers show that a repeat is not an append
+(`faults/test_h03_offset_map.py`).
 """
 
 from __future__ import annotations

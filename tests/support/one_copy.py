@@ -95,7 +95,12 @@ def arguments(
     limit_bytes: int = 1 << 20,
     skips: tuple[Skip, ...] = (),
 ) -> dict[str, Any]:
-    """Return the arguments of a `PartitionCopy`."""
+    """Return the arguments of a `PartitionCopy`.
+
+    `listed`: the target certainly remembers the producer ID. `alone`: no other client writes to the
+    topic. `durable`: the copy's map row is written. `stamps`: the target sets its own timestamps.
+    `late`: requests of an earlier lane may still arrive. `old_lane`: this lane may still run.
+    """
     run = Run(ordinal, upstream, K + ordinal)
     tail = MapTail(
         key=PartitionKey(NO_TOPIC_ID, NO_TOPIC_ID, 0),

@@ -54,8 +54,8 @@ COMPACTED: Final = {
 }
 DAY_MS: Final = 86_400_000
 OLD: Final = 3 * DAY_MS
-"""Age in milliseconds of a last record with which the broker expires the producer ID at its next
-check.
+"""Age in milliseconds of a record. If a producer ID's last record is this old, the broker expires
+the ID at its next check.
 """
 KEEPS_LEADERLESS: Final = """
 from twinlog.lane.watches import stalls
@@ -165,8 +165,8 @@ class Rig:
         size: int = 0,
         keys: Mapping[int, int] = NO_NUMBERS,
     ) -> None:
-        """Append one batch of these records to the source. `keys`: for a record, the number of the
-        record whose key it gets.
+        """Append one batch of these records to the source. `keys`: for some records, the number of
+        another record whose key they get.
         """
         records = [self.record(n, age_ms=age_ms, size=size, key=keys.get(n)) for n in numbers]
         raw.send(self.source_client, self.here, encode_batch(records, codec=Codec.NONE)).expect_ok()

@@ -1,5 +1,5 @@
-"""Counts rounds of a mirror in the test's process. A test that something does not happen waits for
-rounds instead of seconds.
+"""Counts rounds of a mirror in the test's process. A test that expects no change waits for some
+rounds, instead of some seconds.
 """
 
 from __future__ import annotations

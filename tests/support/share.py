@@ -70,8 +70,8 @@ def in_group(cluster: LocalCluster, group: str, topic: str) -> Iterator[ShareCon
 
 
 def take(cluster: LocalCluster, group: str, topic: str, *counts: int) -> list[bytes]:
-    """Return the values of the next records. They are acknowledged in portions of `counts`. Other
-    delivered records are released.
+    """Return the values of the next records, and acknowledge them. `counts`: the numbers of records
+    that are acknowledged together. Other delivered records are released.
     """
     values: list[bytes] = []
     with in_group(cluster, group, topic) as client:

@@ -30,7 +30,7 @@ def _has_class(name: str, jar: str) -> bool:
 
 
 def internals() -> dict[str, bool]:
-    """Return by name whether the installed PySpark has the part."""
+    """Return, by the name of each part, True if the installed PySpark has it."""
     context, rdd = inspect.getsource(SparkContext), inspect.getsource(RDD)
     streaming = Path(pyspark.__file__).parent / "sql" / "streaming" / "datasource.py"
     return {

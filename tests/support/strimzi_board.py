@@ -73,8 +73,8 @@ class Selected(NamedTuple):
 
 
 Panels = Mapping[str, tuple[Selected, ...]]
-"""Type of the series by the title of the panel. Two panels with the same title select the same
-series.
+"""Type of a mapping from the title of a panel to its series. Two panels with the same title select
+the same series.
 """
 
 PARTITION: Final = ("partition", "topic")
@@ -217,8 +217,8 @@ def selected_by(expression: str) -> Iterator[Selected]:
 
 
 def documented() -> dict[str, tuple[str, str]]:
-    """Return the documented facts by the title of the panel: whether it has data, and from what or
-    why not.
+    """Return what docs/monitoring.md states about each panel, by the panel's title. The first text
+    states if the panel shows data, the second states the source of the data, or why there is none.
     """
     text = PAGE.read_text()
     table = text[text.index("### Strimzi's board") : text.index("## Alerts and board")]

@@ -115,7 +115,7 @@ def _dying(real: Callable[..., Any], moment: str) -> Callable[..., Any]:
 
 class Loop:
     """Runs micro-batches in processes that are killed. Each process begins after the last
-    micro-batch that was noted.
+    micro-batch that was recorded as committed.
     """
 
     def __init__(self, cluster: LocalCluster, topic: str, folder: Path, batches: int) -> None:
@@ -132,8 +132,8 @@ class Loop:
         return subprocess.Popen([sys.executable, "-m", __name__, *given])
 
     def noted(self) -> int:
-        """Return the number of the last micro-batch that was noted as committed, or -1 if there is
-        none.
+        """Return the number of the last micro-batch that was recorded as committed, or -1 if there
+        is none.
         """
         return int(self._notes.read_text() or "-1")
 

@@ -124,7 +124,7 @@ def fates() -> dict[str, set[str]]:
 
 
 def raised_by(*names: str) -> set[str]:
-    """Return the codes in calls of these classes."""
+    """Return the codes in the source's calls of these classes."""
     return {call.code for call in said().calls if call.function in names}
 
 

@@ -12,8 +12,8 @@ PAGE = (Path(__file__).resolve().parents[2] / "docs" / "monitoring.md").read_tex
 
 
 def rows(first: str) -> dict[str, list[str]]:
-    """Return the cells of each table row, by each name in its first cell. Only names that start
-    with `first` count.
+    """Return the cells of each table row, by the names in the row's first cell that start with
+    `first`.
     """
     out = {}
     for line in PAGE.splitlines():

@@ -702,7 +702,7 @@ class Terminal(io.StringIO):
 
 
 def output_of(words: Sequence[str]) -> str:
-    """Run a command. Return its exit code, its stdout, and its stderr with a mark at each line."""
+    """Run a command. Return its exit code, its stdout, and its stderr with `!` before each line."""
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         code = run(words)

@@ -37,8 +37,9 @@ def test_the_shortest_way_counts() -> None:
 
 
 def test_a_chain_ends_where_a_cluster_comes_again() -> None:
-    """A chain ends at a cluster that occurs again. Otherwise it would never end under the identity
-    policy, where a topic would come from the same cluster forever.
+    """A chain (the clusters from which a topic was copied, nearest first) ends at a cluster that
+    occurs again. Under the identity policy, the upstream topic of `orders` is `orders` from the
+    same cluster. So without this rule, the chain would never end.
     """
     assert list(chain(IDENTITY, "orders")) == ["us"]
     assert hops(IDENTITY, "orders", "eu") == -1

@@ -1,4 +1,4 @@
-"""Which offsets of a group are a valid mark of a writer."""
+"""Which offsets of a group are a valid commit mark of a writer (`cluster.groups.commit_mark`)."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ def test_a_mark_of_an_earlier_release_has_no_cluster() -> None:
 
 @pytest.mark.parametrize("name", ["twinlog-1f2e", "1f2e"])
 def test_the_group_of_a_mark_is_one_of_twinlogs_own(name: str) -> None:
-    """The group that has a query's commit mark is one of Twinlog's own groups. This is so whether
-    the query's ID comes from the checkpoint's location or is configured.
+    """The group whose offsets are a query's commit mark is one of Twinlog's own groups. This is so
+    whether the query's ID comes from the checkpoint's location or is configured.
     """
     assert mark_group(name, "query") == "__twinlog-1f2e.query"
     assert is_own_group(mark_group(name, "query"))

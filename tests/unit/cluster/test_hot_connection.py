@@ -1,4 +1,6 @@
-"""Responses on a connection that breaks or gets invalid bytes, and quotas."""
+"""Responses on a connection that breaks or gets invalid bytes, and the requests that may be sent
+before a response and under a quota.
+"""
 
 from __future__ import annotations
 

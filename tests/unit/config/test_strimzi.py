@@ -51,8 +51,8 @@ def test_every_version_is_read(tmp_path: Path, version: str) -> None:
 
 
 def test_another_group_has_the_same_resource(tmp_path: Path) -> None:
-    """IBM Event Streams has the same resource as Strimzi, with another API group. It is read with a
-    note.
+    """IBM Event Streams has the same resource as Strimzi, with another API group. It is read like
+    Strimzi's, with a warning (READ_AS) that says so.
     """
     raw = read(tmp_path, a_resource().replace("kafka.strimzi.io", "eventstreams.ibm.com"))
     assert values(raw)["A->B.enabled"] == "true"

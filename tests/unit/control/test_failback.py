@@ -378,8 +378,8 @@ class Ends(CopyEnds):
 
 
 def cuts(total: int) -> Iterator[tuple[int, list[BatchHeader]]]:
-    """Yield every border between batches of three records of the flow and foreign ones, with the
-    batches.
+    """Yield logs of batches of three records: first batches of the flow, then foreign ones. Yield
+    each log as the offset of its first foreign record, and its batches.
     """
     for border in range(0, total + 1, 3):
         ours = [batch(n, n + 3, 7) for n in range(0, border, 3)]
@@ -697,7 +697,7 @@ def test_a_transaction_is_bounded_and_a_large_record_goes_alone() -> None:
 @pytest.mark.parametrize(("has_line", "was_transformed"), [(True, False), (False, True)])
 def test_transformed_topics_are_not_replayed(has_line: bool, was_transformed: bool) -> None:
     """A topic that has transforms, or was copied with one, is not replayed (TRANSFORMS_NOT_RUN). A
-    replay appends the source's bytes, which a transform would mask.
+    replay appends the source's bytes, but the transform would have masked them.
     """
     row = ChunkRow(
         key=PartitionKey(TopicId("a"), TopicId("b"), 0),

@@ -1,4 +1,6 @@
-"""Takes of partitions of a keyed topic, made from its map."""
+"""Takes (assignments of partitions to lanes) if the topic's records are distributed by key. They
+are made from the offset map.
+"""
 
 from __future__ import annotations
 

@@ -279,8 +279,8 @@ def test_partitions_of_a_disconnected_lane_go_to_the_other_lane(
 def test_an_unstarted_partition_waits_until_no_request_of_the_lost_lane_can_arrive(
     running: tuple[Driver, list[LaneStub]],
 ) -> None:
-    """A lane was lost that may have begun the partition, so its first row and the records after it
-    may still arrive. The partition waits until that is no longer possible.
+    """A lane was lost that may have begun the partition. Its first row in the offset map, and the
+    records after this row, may still arrive. The partition waits until that is no longer possible.
     """
     driver, (first, second) = running
     lost = list(first.taken)
@@ -478,8 +478,9 @@ def test_once_gives_up_by_the_monotonic_clock(step_s: int) -> None:
 
 
 def test_once_waits_for_batches_that_are_held_back_after_a_lane_was_lost() -> None:
-    """With `--once`, a lane was lost, and records are held back until late requests can no longer
-    arrive. The run must wait for them, although the partition's problem began almost a minute ago.
+    """With `--once`, a problem that lasts a minute ends the run. A partition had no leader for
+    almost a minute. Then its lane was lost, so its records are held back until late requests can no
+    longer arrive. The run must wait for that, although the minute passes.
     """
     driver = Driver(FOUR[:2], once=True)
     driver.run.tick()

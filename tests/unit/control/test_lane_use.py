@@ -33,7 +33,9 @@ def pass_with(driver: Driver, seconds: float, *lanes: LaneStub, **used: int) -> 
 
 
 def give_back_all(*lanes: LaneStub) -> None:
-    """Make lanes give back the partitions that they were asked for and still have."""
+    """Make the lanes give back the partitions that the driver has requested and that they still
+    have.
+    """
     for lane in lanes:
         if back := [tp for tp in dict.fromkeys(lane.asked_back) if lane.holds(tp)]:
             lane.gives_back(*back)

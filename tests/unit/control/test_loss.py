@@ -414,7 +414,7 @@ def gone(flow: Flow) -> None:
 
 @dataclass
 class Binding:
-    """A pacer whose limit slows the flow down."""
+    """A pacer (which keeps a flow within its limit) that slows the flow down at present."""
 
     limit: int = 5000
     is_binding: bool = True

@@ -200,9 +200,9 @@ def test_a_recreated_topic_has_no_reported_position(*, is_planned: bool) -> None
 
 
 def test_a_begun_partition_is_the_flows_while_a_lane_has_it() -> None:
-    """A partition counts as the flow's while a lane has it, after it is done, and for a while after
-    some failures. Otherwise it does not, because no lane would detect that clients have moved to
-    the target.
+    """A partition counts as this flow's (`is_begun`) while a lane has it, after it is done, and for
+    a while after some failures. Otherwise it does not, because no lane would detect that clients
+    have moved to the target.
     """
     clock = HandClock()
     partition = replace(a_partition(), clock=clock)

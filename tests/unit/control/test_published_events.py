@@ -84,8 +84,8 @@ def test_each_foreign_event_is_read_once_and_own_ones_are_not(kept: EventLog) ->
 
 def test_a_restarted_container_shows_the_events_of_its_last_process(kept: EventLog) -> None:
     """The new process of a restarted container has the same host name and process ID as the former
-    one. It must show the former process's events. A row of an earlier release identifies its
-    process only by these two.
+    one. It must show the former process's events. This includes events from rows of earlier
+    releases, which identify their process only by host name and process ID.
     """
     FlowLog(logging.getLogger("twinlog.test"), "A->B").warning("of now")
     own = kept.of_flow("A->B")

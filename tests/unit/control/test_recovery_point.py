@@ -1,5 +1,5 @@
-"""The recovery point is never too late. Within this limit, it is as late as the observations
-permit.
+"""The recovery point is the time up to which all source records are on the target. The computed
+time is never too late. Within this limit, it is as late as the observations permit.
 """
 
 from __future__ import annotations

@@ -117,7 +117,9 @@ def connected(rest: Server) -> Iterator[socket.socket]:
 
 
 def next_answer(reader: BinaryIO) -> bytes:
-    """Return the next of several responses on a connection. Its end is known by its length."""
+    """Return the next of several responses on a connection. It ends after as many bytes as its
+    content-length header says.
+    """
     head = b""
     while not head.endswith(b"\r\n\r\n"):
         line = reader.readline()

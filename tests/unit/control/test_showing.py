@@ -26,7 +26,7 @@ from twinlog.control.watch.status_file import StatusFile, running_mirrors
 
 PARTITIONS = 100_000
 MOST = 0.05
-"""Maximum share of a core for that many partitions."""
+"""Maximum share of a core for showing `PARTITIONS` partitions."""
 
 
 class Times:

@@ -34,7 +34,9 @@ def rounds(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
 
 
 def search(tp: TopicPartition, reads: SearchReads) -> list[str]:
-    """Run a search in which the partition with number n needs n further reads."""
+    """Run a search that reads both logs once. It then reads the target n more times, where n is the
+    number of the partition.
+    """
     found = [or_raise(reads.source.read(tp, 0, 1)), or_raise(reads.target.read(tp, 0, 1))]
     found += [or_raise(reads.target.read(tp, 10 + n, 1)) for n in range(tp.partition)]
     return cast("list[str]", found)

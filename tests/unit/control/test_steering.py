@@ -276,7 +276,8 @@ def test_a_released_and_resumed_partition_starts_cold(
     running: tuple[Driver, list[LaneStub]],
 ) -> None:
     """Other clients may have written to the topic while it was released. So a partition that is
-    resumed must start cold, without a position that a lane handed over.
+    resumed must start cold: the lane searches both logs for the position, and gets no position that
+    another lane handed over.
     """
     driver, lanes = running
     driver.run.follow(wanted((IntentKind.RELEASE, "orders")))
@@ -296,7 +297,8 @@ def test_nothing_of_another_generation_holds_but_its_counts(
     running: tuple[Driver, list[LaneStub]],
 ) -> None:
     """Other processes led the flow between two generations of this process. The later generation
-    uses no position that was handed over in the earlier one. It continues only the counts.
+    continues the counts of copied records. It uses no position that was handed over in the earlier
+    one.
     """
     driver, lanes = running
     driver.pass_time(301)
@@ -347,8 +349,8 @@ def test_lag_of_a_paused_partition_grows_with_the_source(
 
 
 def test_lanes_are_renewed_until_they_are(running: tuple[Driver, list[LaneStub]]) -> None:
-    """All lanes must get new settings. If the lease that has the new settings fails, another lease
-    is started, until all lanes have them.
+    """All lanes must get new settings. If the lease (Spark job whose tasks are lanes) that has the
+    new settings fails, another lease is started, until all lanes have them.
     """
     driver, _ = running
     driver.run.work = work_of(has_budget=True)
@@ -388,9 +390,10 @@ def test_limit_that_goes_holds_until_lanes_without_one_are_there(
 def test_limit_that_comes_while_a_lease_warms_up_is_kept(
     driver: Driver, steered: IntentFollower, when: str
 ) -> None:
-    """A limit is set while a lease without a budget starts. The lanes of the next lease have a
-    budget, and copy nothing without their shares of the limit. So the limit must be kept, and the
-    shares must be sent to these lanes.
+    """A limit (bytes per second) is set while a Spark job is starting whose lanes ignore limits
+    (`Work.has_budget`). When that job becomes the current one, the limit must not be dropped. The
+    lanes of the next job fetch nothing until they get their shares of it, so the shares must be
+    sent (`Pace`).
     """
     steered.begin(news(NOTHING))
     driver.run.work = work_of(has_budget=False)

@@ -1,4 +1,6 @@
-"""Takes are delayed until no request of a dead lane can arrive."""
+"""Takes (messages that assign a partition to a lane) are delayed until no request of a dead lane
+can arrive.
+"""
 
 from __future__ import annotations
 
@@ -68,8 +70,8 @@ def test_a_row_of_the_map_counts_more_than_a_refusal_that_is_older() -> None:
 @pytest.mark.parametrize("begin_at", [-1, 7])
 def test_an_unstarted_partition_waits_for_a_lost_lanes_first_row(begin_at: int) -> None:
     """A lost lane's first row of the partition may still arrive, and the records after it with the
-    same sequences. So the partition waits, even if its start is a constant or a group's offset.
-    Retention can move the former, and the group the latter.
+    same sequences. So the partition waits, even if it starts at the log start or at a group's
+    offset. Retention can move the log start, and the group can commit another offset.
     """
     one = partition(begin_at=begin_at)
     assert not one.why_put_off
@@ -157,8 +159,9 @@ def test_a_groups_offset_is_ignored_if_the_topics_name_was_copied_before() -> No
 
 
 def test_a_start_gets_the_run_of_the_last_record_before_the_mark() -> None:
-    """A start gets the runs of the offset map from the one with the last record before the mark.
-    Without this run, it would not know the position of that record.
+    """A start gets only some runs of the map (`runs_for_start`). They must include the run of the
+    last record below the map's mark (`mirror.map.offset_map.Mark`). Otherwise the start could not
+    translate that record's offset.
     """
     key = PartitionKey(TopicId("a" * 32), TopicId("b" * 32), 0)
     runs = tuple(Run(10 * n, 20 * n, 30 * n) for n in range(40))

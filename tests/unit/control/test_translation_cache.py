@@ -325,7 +325,9 @@ def return_path(
 
 
 def at(found: TranslationCache, offset: int, before: Newest | None = None) -> list[int]:
-    """Return the offset to set if the group has committed `offset`, as a list that may be empty."""
+    """Return a list with the offset to set if the group has committed `offset`. The list is empty
+    if no offset is to be set.
+    """
     found.update({"a": {FIRST: Committed(offset=offset)}})
     wanted = found.to_set({} if before is None else before)
     return [one.downstream_offset for one in wanted.get("a", ())]

@@ -186,7 +186,7 @@ def test_its_share_includes_what_earlier_threads_have_used(full: Copy) -> None:
 
 def test_a_round_over_budget_reads_no_map(full: Copy) -> None:
     full.mirror_s = 1.0
-    full.map_s = 0.04  # more than its whole share
+    full.map_s = 0.04  # one read of the map costs more than the duty's whole share of CPU time
     duty = full.duty()
     for _ in range(20):
         duty.round()

@@ -1,5 +1,5 @@
-"""The partitions of a lane, with a manual clock, background jobs that the test runs, and without a
-cluster.
+"""The partitions of a lane, without a cluster. The test moves the clock and runs the background
+jobs.
 """
 
 from __future__ import annotations
@@ -124,8 +124,8 @@ def lane() -> Iterator[Lane]:
 
 
 def handed(*, wait_ms: int = 0, map_epoch: int = -1) -> TakePartition:
-    """Return the Take of a partition that the previous lane has handed over after it drained after
-    its first record.
+    """Return the Take (assignment) of a partition. The previous lane copied its first record,
+    drained, and handed the partition over.
     """
     start = StartPoint(
         ordinal=1, upstream=1, k=0, last_fetched_epoch=0, is_protected=False, last_timestamp=-1
@@ -254,7 +254,9 @@ def test_partition_taken_again_begins_with_fresh_state(lane: Lane) -> None:
 
 
 def transformed(**changes: Any) -> TakePartition:
-    """Return the Take of a transformed partition that the previous lane has handed over."""
+    """Return the Take (assignment) of a transformed partition that the previous lane has handed
+    over.
+    """
     one = handed()
     assert one.handed is not None
     over = structs.replace(one.handed, transform=DIGEST)

@@ -257,9 +257,10 @@ def test_end_of_a_taken_over_copy_is_found_after_late_requests() -> None:
 def test_shared_topics_wait_for_late_requests_if_the_producer_id_may_be_expired(
     is_known: bool,
 ) -> None:
-    """In a shared topic, a start waits for late requests if the producer ID may be expired. Only
-    then is the mark that it writes to the offset map final. Without a final mark, a later start
-    would read everything that other clients have written.
+    """Other clients write to a shared topic. If the producer ID may be expired there, a start first
+    waits for late requests. Then no record of this flow can follow the mark that the start writes
+    to the offset map, so the mark is final. Without a final mark, a later start would read
+    everything that other clients have written.
     """
     lane = Lane(1, lambda _: NOW_MS if is_known else OLD_MS, is_shared=True)
     lane.begin([take(0, wait_ms=2_000, mark=Mark(1, 1))])

@@ -1,4 +1,4 @@
-"""What the watch for other writers concludes from its checks."""
+"""The conclusions that a lane draws from its checks for records of other writers."""
 
 from __future__ import annotations
 
@@ -120,7 +120,9 @@ OURS, OTHER_FLOW = 9, 12
 
 
 def writers_in(copy: PartitionCopy, log: MemoryLog, span: Span) -> Writers:
-    """Return what a check of the span finds in the log, after the watch has processed it."""
+    """Return the result of a check of the target offsets in `span`, after the watch for other
+    writers has processed the result.
+    """
     watch = a_watch([])
     watch.known_producers = frozenset({OURS, OTHER_FLOW})
     view = cast("Any", MemoryView({copy.target: log}, TopicId("a" * 32)))
@@ -158,8 +160,9 @@ def test_own_records_sent_since_the_query_are_neither_a_repeat_nor_another_flow(
 
 
 def test_nothing_hides_doubtful_records() -> None:
-    """While foreign records are unchecked, the copy's mark in the offset map stays before them, and
-    the partition is not handed over. Otherwise a later lane would not check these records.
+    """While foreign records are unchecked, the copy's mark (`mirror.map.offset_map.Mark`) stays
+    before them, and the partition is not handed over. Otherwise a later lane would not check these
+    records.
     """
     copy = doubting()
     copy.tail.mark = Mark(1, K + 1)

@@ -24,7 +24,9 @@ Answer = Callable[[Round], None]
 
 @pytest.fixture
 def answer(monkeypatch: pytest.MonkeyPatch, writer: MapWriter) -> Answer:
-    """Return a function that acknowledges a round of rows of the writer."""
+    """Return a function that acknowledges a `Round` (Produce request with map rows) of the
+    writer.
+    """
     there = SimpleNamespace(tp=HOME, error=0, message=None)
     monkeypatch.setattr(map_writer, "produce_answer", lambda *_: (0, [there]))
     return lambda sent: cast("Any", writer.on_answer)(sent, memoryview(b""))
@@ -66,7 +68,7 @@ def copy(writer: MapWriter) -> PartitionCopy:
 
 
 def sent(copy: PartitionCopy, epoch: int) -> Round:
-    """Return a round with all rows that the copy's tail has to write now."""
+    """Return a `Round` (Produce request) with all map rows that the copy has to write now."""
     rows = []
     while (row := copy.tail.next_row()) is not None:
         rows.append((copy, row[1]))
@@ -84,7 +86,8 @@ def test_rows_are_confirmed_although_the_copy_always_has_newer_ones(
     elects(writer, 4)
     assert writer.epoch_of(copy) == 3
     round_ = sent(copy, epoch=4)
-    copy.tail.announce(Run(5, 9, 5), None)  # every commit marker begins a run
+    # every commit marker begins a run, because it is a gap in the source's offsets
+    copy.tail.announce(Run(5, 9, 5), None)
     answer(round_)
     assert copy.tail.dirty
     assert writer.epoch_of(copy) == 4

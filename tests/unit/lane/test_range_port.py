@@ -1,4 +1,6 @@
-"""The port at which tasks get ranges from a lane, over real connections with the real client."""
+"""The port at which Spark tasks get ranges (source records to be transformed) from a lane, over
+real connections with the real client.
+"""
 
 from __future__ import annotations
 

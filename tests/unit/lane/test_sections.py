@@ -255,7 +255,8 @@ def test_lane_copies_far_logs_exactly_in_little_memory_whatever_happens(
         assert [upstream for upstream, _ in taken] == [base for base, _ in log.batches]
         assert sum(count for _, count in taken) == log.end
     assert lane.broker.requests_outside_of_sessions > 10
-    # in addition, each copy may have one response to a request that was sent without room
+    # the most is the lane's memory, and for each copy one response to a request that was sent
+    # without room
     assert lane.most_used <= lane.memory_bytes + partitions * 2 * SECTION_BYTES
 
 

@@ -1,5 +1,5 @@
-"""When the source side queries leaders although every Fetch response is valid, because the
-responses may be stale.
+"""When the source side of a lane queries the leaders of partitions, although every Fetch response
+is valid: the responses may be stale.
 """
 
 import selectors

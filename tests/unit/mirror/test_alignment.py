@@ -23,8 +23,9 @@ def aligned(
     holes: Sequence[int] = (),
     is_compacted: bool = True,
 ) -> AlignedPosition | None:
-    """Return the position. A number stands for a record's content. `holes`: target offsets that
-    were compacted away.
+    """Return the source record to which the last target record belongs. A number stands for a
+    record's content. `noted`: position (source offset) that MirrorMaker 2 has stored. `holes`:
+    target offsets that were compacted away.
     """
     offsets = [at for at in range(len(target) + len(holes)) if at not in holes]
     alignment = Alignment(
@@ -76,8 +77,8 @@ def test_jump_back_of_a_restart() -> None:
 
 
 def test_jump_back_is_not_mistaken_for_equal_records() -> None:
-    # The last record alone also equals the one at 1. The records before it show that it is the one
-    # at 4.
+    # The last target record alone also equals the source record at offset 1. The records before it
+    # show that it is the one at offset 4.
     assert aligned([1, 7, 8, 9, 7], dense(1, 7, 8, 9, 7, 5), noted=0) == AlignedPosition(
         upstream=4, jumped_back=False
     )

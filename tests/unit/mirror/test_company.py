@@ -1,5 +1,5 @@
-"""A copy in a topic to which other clients write, too: what it sends, what it announces, and its
-mark.
+"""A copy in a topic to which other clients write, too: what it sends, what it announces in the
+offset map, and its mark (`mirror.map.offset_map.Mark`).
 """
 
 from __future__ import annotations

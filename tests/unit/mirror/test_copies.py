@@ -1,4 +1,4 @@
-"""The rows that state which topics are copies."""
+"""The rows of the state topic that list the topics which are copies."""
 
 from __future__ import annotations
 

@@ -30,7 +30,9 @@ PARTS: Final = 6
 IN_GATE: Final = 2
 """Number of parts that the gate runs. Each part runs each kind of step."""
 FEW_RUNS: Final = 3
-"""Maximum number of runs per chunk. It is small, so that chunks fill up."""
+"""Maximum number of runs in a chunk (a row of the offset map). It is small, so that chunks
+fill up.
+"""
 SEARCHED: Final = 4_000
 """Number of programs that are tried if a mutant's own program no longer detects it."""
 

@@ -1,5 +1,5 @@
-"""A source partition that is written as several branches: which branch gets which record, and what
-the map contains.
+"""A source partition whose records are distributed by key has one branch for each target partition.
+Tested: which branch gets which record, and what the offset map contains.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The row with the quota that a flow has set for producers."""
+"""The row of the state topic that records the quota which a flow has set for producers."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Small batches are joined to larger ones with the same records, ordinals and runs, within every
-limit.
+"""Small batches are joined to larger ones, within every limit. Records, ordinals (counts of this
+flow's records) and runs of the offset map are unchanged.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Any history of an offset map is read as the log that it describes. Terms end anywhere, rows are
-lost, rejected or late, chunks fill up, and a cleaner runs at any moment.
+"""Any history of an offset map is read as the log that it describes. Terms (cold starts) end
+anywhere, rows are lost, rejected or late, chunks (rows) fill up, and a cleaner runs at any moment.
 
-The log is a list: record n has the ordinal n, and its value is its upstream offset. What a lane
-reads of the source is generated at random each time, as if the source had been compacted in the
-meantime. So rows that were written ahead, but never followed by their records, differ from the
+The log is a list: record n has the ordinal n, and its value is its upstream offset. The upstream
+offsets that a lane reads are generated at random each time, as if the source had been compacted in
+the meantime. So rows that were written ahead, but never followed by their records, differ from the
 later log.
 """
 
@@ -33,7 +33,7 @@ from twinlog.model import TopicId
 KEY = PartitionKey(TopicId("a" * 32), TopicId("b" * 32), 3)
 K = 70
 FEW_RUNS = 3
-"""Maximum number of runs per chunk. It is small, so that chunks fill up."""
+"""Maximum number of runs in a chunk (a row of the map). It is small, so that chunks fill up."""
 
 Round = list[tuple[ChunkRow, Run]]
 
@@ -80,7 +80,9 @@ class MapHistory(RuleBasedStateMachine):
         self.rest()
 
     def rest(self) -> None:
-        """Stop the lane. Nothing of it is read, in flight or waiting any more."""
+        """Bring the lane to rest: no map row is in flight, and no record that was read waits to be
+        written.
+        """
         self.round: Round = []
         self.queue: list[tuple[int, Run | None]] = []
         """Upstream offset of each record that was read, with the run that it begins, if any."""
@@ -235,9 +237,10 @@ def test_a_late_row_and_the_cleaner_take_no_run_away() -> None:
 
 
 def test_maps_of_earlier_releases_lose_nothing_to_a_late_row_either() -> None:
-    """In earlier releases, the first map row of a term has only its own position. The cleaner
-    removed the rows of the term before, but a late row of that term arrives again. Its runs must be
-    used, except the last one, which the newer term replaced.
+    """In earlier releases, the first map row of a term (cold start) has only the term's own
+    position. Compaction has removed the rows of the previous term, but a late row of the previous
+    term arrives again. The runs in this row must be used, except the last one, which the newer term
+    replaced.
     """
     first, second = Run(0, 0, 0), Run(5, 7, 5)
     old = ChunkRow(key=KEY, term=Term(1, 0), chunk=0, topic="orders", runs=(first, second))

@@ -1,4 +1,4 @@
-"""The rows of the state topic that note which partitions have rows of the offset map."""
+"""The rows of the state topic that list the partitions with rows in the offset map."""
 
 from __future__ import annotations
 

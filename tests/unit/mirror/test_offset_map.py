@@ -1,5 +1,5 @@
-"""The offset map is built from its rows. Whatever was written in whatever order, the runs of the
-newest term are valid.
+"""The offset map is built from its rows (`mirror.map.offset_map`). Whatever was written in whatever
+order, the runs of the newest term (cold start) are valid.
 """
 
 from __future__ import annotations
@@ -99,9 +99,9 @@ def test_late_row_of_a_broken_connection_is_ignored() -> None:
 def test_map_written_in_chunks_by_several_terms_reads_as_one(
     runs: tuple[Run, ...], data: st.DataObject
 ) -> None:
-    """Runs are written in any division into chunks and terms. Some rows are repeated, and some have
-    a run ahead of the copy, which the next term makes void. All rows together must be read as the
-    same map.
+    """Runs are written in any division into chunks (rows) and terms. Some rows are repeated. Some
+    end with a run that no copied record follows, which the next term makes void. All rows together
+    must be read as the same map.
     """
     rows: list[ChunkRow] = []
     term, chunk, begin = Term(1, 0), 0, 0
@@ -210,8 +210,9 @@ def test_a_fetch_answer_of_many_gaps_becomes_rows_of_a_few_kilobytes() -> None:
 
 
 def test_hand_over_ends_where_the_copy_does_and_voids_what_was_announced_ahead() -> None:
-    """Map rows announce runs of batches that were never sent. A hand-over must end with the last
-    copied record, and the next lane's first row must make the announced runs after it void.
+    """Map rows announce runs (ranges of consecutive offsets) of batches that were never sent. A
+    hand-over must end with the last copied record. The next lane's first row must make the
+    announced runs after this record void.
     """
     tail = MapTail(key=KEY, topic="orders", term=Term(1, 0), chunk=0, runs=[Run(0, 0, 0)])
     for number in range(1, 3 * RUNS_PER_CHUNK):
@@ -250,8 +251,8 @@ def test_null_values_take_chunks_away_but_never_the_first() -> None:
 
 
 def test_rows_of_two_partitions_of_the_topic_read_as_one_map_in_any_order() -> None:
-    """Partitions were added to the map topic between two terms, so rows of one map are in two
-    partitions. They are read as one map, in any order.
+    """Partitions were added to the map topic between two terms (cold starts), so rows of one map
+    are in two partitions. They are read as one map, in any order.
     """
     before = [row(Term(1, 0), Run(0, 0, 0), Run(5, 7, 5))]
     after = [row(Term(2, 0), Run(0, 0, 0), Run(5, 7, 5), Run(8, 11, 8))]

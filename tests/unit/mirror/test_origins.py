@@ -36,7 +36,9 @@ def known(*runs: Run, mark: Mark | None = None, name: str = "orders") -> Partiti
 
 
 def answers(origins: Origins, header: BatchHeader, first: int, end: int) -> dict[int, int | None]:
-    """Return the upstream offset of each target offset of a batch in [first, end)."""
+    """Return the upstream offset of each target offset of a batch in [first, end), or None if the
+    record is no copy.
+    """
     out: dict[int, int | None] = {}
     stretches = origins.stretches(header, first)
     bounds = [one.begin for one in stretches] + [header.next_offset]
@@ -47,14 +49,17 @@ def answers(origins: Origins, header: BatchHeader, first: int, end: int) -> dict
 
 
 class History:
-    """Records that lanes, and in a shared topic other clients, write from an ordinal on. The last
-    run is only announced.
+    """The records that lanes write to a log, beginning with an ordinal (count of this flow's
+    records), and the runs that describe them. In a shared topic, other clients write as well. No
+    record follows the last run.
     """
 
     def __init__(self, dice: random.Random, ordinal: int, *, shared: bool) -> None:
         self.dice, self.ordinal, self.upstream = dice, ordinal, 1_000
         self.end = self.thought = 500
-        """The actual end of the log, and the end that the lane expects."""
+        """Actual end of the log, and the end that the lane expects because it does not know of
+        other clients' records.
+        """
         self.runs = [Run(ordinal, self.upstream, self.end)]
         self.marks = [Mark(ordinal, self.end)]
         self.truth: dict[int, int | None] = {}
@@ -143,9 +148,9 @@ def test_messages_of_old_formats_have_no_origin() -> None:
 
 
 def test_an_insufficient_part_of_the_map_is_an_error() -> None:
-    """A task gets a part of the map. The map has no mark, so the topic is expected to have no
-    foreign records, but there are some. The part does not suffice to find the source records, so
-    the task must fail with MAP_UNREADABLE.
+    """A task gets a part of the map. The map has no mark (`mirror.map.offset_map.Mark`), so the
+    topic is expected to have no foreign records, but there are some. The part does not suffice to
+    find the source records, so the task must fail with MAP_UNREADABLE.
     """
     runs = [Run(0, 0, 0), Run(5, 50, 5), Run(10, 100, 10)]
     origin = origin_of(known(*runs), "A", 12, 20, 20)

@@ -264,8 +264,9 @@ def test_log_of_a_leader_that_may_have_restarted_is_checked_before_sending() -> 
 
 @pytest.mark.parametrize("minutes", [-30, 30])
 def test_a_clock_that_is_wrong_by_minutes_hides_no_expired_producer_id(minutes: int) -> None:
-    """The broker expires the ID after a day by its own clock, and the local clock is wrong by
-    minutes. A batch that is a day old must not count as protected.
+    """The broker expires the producer ID after a day by its own clock, and the local clock is wrong
+    by minutes. If the copy's last record is a day old, the copy must not rely on the producer ID
+    (`is_protected`).
     """
     copy = a_copy(last_timestamp=NOW - DAY)
     assert not copy.is_protected(NOW, NOW + minutes * 60_000)
@@ -344,9 +345,9 @@ def test_unknown_outcome_of_requests_in_flight_is_remembered() -> None:
 
 
 def test_batch_after_which_the_producer_id_may_expire_waits_for_late_requests() -> None:
-    """A batch is old, so the target may expire the producer ID after it and accept a late request
-    as new. The batch waits for late requests. After a fresh batch, the target still recognizes a
-    late request as a repeat.
+    """After an old batch, the target may expire the producer ID, and then accept a late request as
+    new. So an old batch waits for late requests. A fresh batch does not, because after it the
+    target still recognizes a late request as a repeat.
     """
     copy = a_copy(late=True)
     copy.on_fetched(fetched(batch(0, 1), batch(1, 1, timestamp=NOW - DAY), batch(2, 1)), (), NOW)
@@ -370,8 +371,8 @@ def test_fresh_batch_waits_for_no_late_request_although_the_producer_id_expired(
 
 
 def test_fresh_batch_waits_for_a_lane_that_may_run_if_the_producer_id_expired() -> None:
-    """The producer ID expired, and an earlier lane may still run. It may send this batch and then
-    an old one, after which the target expires the ID again. So even a fresh batch waits.
+    """The producer ID expired, and an earlier lane may still run. That lane may send the same batch
+    and then an old one, after which the target expires the ID again. So even a fresh batch waits.
     """
     copy = a_copy(late=True, old_lane=True, listed=False, last_timestamp=NOW - 2 * DAY)
     copy.on_fetched(fetched(batch(0, 1)), (), NOW)

@@ -47,7 +47,7 @@ class Copy:
         self.end = 0
         self.target: dict[int, int] = {}
         self.truth: list[int] = []
-        """Upstream offset of each ordinal."""
+        """Upstream offset of each ordinal (count of the records that were copied before)."""
         self.start = 0
 
     def write(self, number: int) -> None:

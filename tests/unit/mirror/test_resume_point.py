@@ -145,8 +145,8 @@ def of_many(count: int = 150) -> tuple[Logs, list[Run]]:
 
 
 def lacking(logs: Logs, runs: list[Run], kept: int) -> tuple[list[Run], StartPoint]:
-    """Run a start whose map has only the first runs. Return the runs of the corrected map without
-    the position, and the start point.
+    """Run a start whose map has only the first `kept` runs. Return the runs of the corrected map,
+    without a run for the position where the copy resumes. Also return the start point.
     """
     found = logs.start(*(run[:2] for run in runs[:kept]))
     assert isinstance(found, StartPoint), found

@@ -224,8 +224,8 @@ def test_skipped_records_do_not_wait_to_be_copied(skips: tuple[Skip, ...], expec
 
 @dataclass(slots=True)
 class SkippingFlow(MemoryFlow):
-    """A flow whose operator skips the record at which the copy stops. This happens instead of a
-    compaction of the source.
+    """A flow whose operator skips the record at which the copy stops. This step replaces the one
+    that compacts the source.
     """
 
     def compact_source(self, number: int) -> bool:

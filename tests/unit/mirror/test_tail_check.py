@@ -13,7 +13,9 @@ from twinlog.wire.records import Record, fingerprint
 
 K = 100
 RUNS = (Run(0, 0, K), Run(5, 8, K + 5))
-"""Ordinals 5, 6, ... are at upstream offsets 8, 9, ..."""
+"""Runs of the map: (ordinal, upstream offset, target offset). Ordinals 0 to 4 are at upstream
+offsets 0 to 4, and ordinals 5, 6, ... at 8, 9, ...
+"""
 
 
 def a_record(number: int, offset: int = 0) -> Record:
@@ -21,7 +23,7 @@ def a_record(number: int, offset: int = 0) -> Record:
 
 
 def a_tail(numbers: dict[int, int]) -> TargetTail:
-    """Return a tail with these records, as the number of the record by ordinal."""
+    """Return a target tail. `numbers`: number of the record at each ordinal."""
     return TargetTail(
         records=tuple(a_record(n, K + ordinal) for ordinal, n in sorted(numbers.items())),
         last_header=None,
@@ -30,8 +32,8 @@ def a_tail(numbers: dict[int, int]) -> TargetTail:
 
 
 def compared(numbers: dict[int, int], source: dict[int, int]) -> Comparison:
-    """Compare the target's tail with the source. `source`: the leader epoch by upstream offset. The
-    record at an offset has the same number.
+    """Compare the target's tail with the source. `source`: the leader epoch at each upstream offset
+    where the source has a record. This record's number is its offset.
     """
     known = {offset: (a_record(offset, offset), epoch) for offset, epoch in source.items()}
     return compare(a_tail(numbers), RUNS, known, k=K, fingerprints={})

@@ -41,8 +41,9 @@ def test_without_pyarrow_the_error_names_the_package_to_install() -> None:
 
 
 def test_data_frames_load_nothing_of_the_mirror() -> None:
-    """Reading and writing DataFrames imports no module of the mirror. Otherwise the mirror's
-    changes to its own Spark session would empty accumulators in a user's session.
+    """Reading and writing DataFrames imports no module of the mirror. The mirror changes PySpark
+    for its whole process; for example, accumulator updates are ignored. A user's process must not
+    be changed in this way.
     """
     script = (
         "import sys, twinlog.records.source, twinlog.records.write.partitioning\n"

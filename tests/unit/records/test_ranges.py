@@ -57,7 +57,7 @@ def test_small_neighbours_are_joined(sizes: list[int], most: int) -> None:
     assert all(
         total <= most or len(group) == 1 for total, group in zip(totals, groups, strict=True)
     )
-    # no group could have had room for the first range of the next group
+    # the first range of a group did not fit into the group before
     assert all(
         total + behind[0].size > most for total, behind in zip(totals, groups[1:], strict=False)
     )

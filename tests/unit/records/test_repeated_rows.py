@@ -1,4 +1,4 @@
-"""A repeated task keeps a note of the rows that an earlier attempt has written."""
+"""A repeated task keeps a digest of each row that an earlier attempt of the task has written."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ ROWS = 30_000
 
 
 def test_a_row_takes_about_90_bytes_whatever_its_size() -> None:
-    """The note that a repeated task keeps of a row takes about 90 bytes, whatever the row's size.
-    docs/dataframes.md states this number.
+    """A repeated task keeps a digest of each row that an earlier attempt has written. A digest
+    takes about 90 bytes, whatever the row's size, as docs/dataframes.md states.
     """
     log = appending._PartitionLog()
     (table, picked), *_ = rows_of(

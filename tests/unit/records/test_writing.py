@@ -281,8 +281,8 @@ def test_packed_rows_are_the_same_records(times: list[int | None], binary: pa.Da
 
 @pytest.mark.parametrize("binary", [pa.binary(), pa.large_binary()], ids=str)
 def test_packed_rows_of_several_topics(binary: pa.DataType) -> None:
-    """Rows that `partitioned` has packed name several topics, each with its own partition count.
-    Each row is in its topic's partition.
+    """`partitioned` has packed rows of several topics, which have different partition counts. Each
+    row gets the partition that its key has in its own topic.
     """
     counts = {"one": 1, "five": 5}.__getitem__
     columns = {

@@ -45,7 +45,7 @@ two. Offset 102 has no record.
 MARK = Copied(Certainty.AT_LEAST, Witness.MARK, 4, 105, 74, 105)
 FINAL = replace(MARK, certainty=Certainty.EXACT)
 NONE = Copied(Certainty.AT_LEAST, Witness.MARK, 0, 100, 70, 100)
-"""The result if nothing of the copy is known: the beginning of the map."""
+"""The result if only the beginning of the map is known, so no record counts as copied."""
 BRANCHES = Copied(Certainty.AT_LEAST, Witness.MARK, 6, 105, resumes_at=105)
 """The result for a keyed topic. One branch has 4 records up to offset 105, the other has 2 up to
 offset 110.
@@ -57,8 +57,9 @@ def by_end(copied: Copied) -> Copied:
 
 
 class Facts(NamedTuple):
-    """A combination of facts. The flow wrote ten records to [70, 80), and the mark covers four of
-    them. After a promotion, five records of new owners follow.
+    """A combination of facts. The flow wrote ten records to target offsets [70, 80). The mark in
+    the map (`mirror.map.offset_map.Mark`) counts four of them. After a promotion, five records of
+    new owners follow.
     """
 
     kind: str

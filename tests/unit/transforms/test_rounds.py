@@ -1,5 +1,5 @@
-"""How a round of the transforms handles records that fail. Jobs are computed here instead of by
-Spark.
+"""How a round of the transforms (a Spark job for several ranges of records) handles records that
+fail. Jobs are computed here instead of by Spark.
 """
 
 from __future__ import annotations
@@ -228,8 +228,8 @@ def test_a_round_has_the_waiting_ranges_of_one_chain() -> None:
 
 
 def test_a_round_is_limited_by_bytes() -> None:
-    """The first round of transforms has few bytes. Each later round has as many bytes as the round
-    before it would have processed in one second.
+    """The first round (Spark job) of the transforms has few bytes. Each later round has as many
+    bytes as the round before it would have processed in one second.
     """
     a = ComputedRounds()
     half = a.round_bytes // 2
