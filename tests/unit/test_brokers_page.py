@@ -67,4 +67,4 @@ def test_untested_versions_are_marked_as_such() -> None:
     assert "--master yarn" in masters
     assert "not tried" in masters
     (cluster,) = (at for at, part in enumerate(parts) if "k8s://https://HOST:6443" in part)
-    assert "The second was not tried on a cluster." in parts[cluster + 1]
+    assert "The second command was not tried on a cluster." in parts[cluster + 1]

@@ -33,10 +33,10 @@ from twinlog.errors import AuthenticationFailed, Disconnected, TwinlogError, Unr
 class ChannelClient:
     """The lane's connection to the driver, which never blocks the lane.
 
-    The lane calls `receive` when the socket is readable, `flush` while `wants_write`, and any of
-    `send`, `flush`, `receive` at least once a second, so that pings are sent. `last_heard` is the
-    time by `boot_clock` up to which the driver provably received data from this lane (see
-    `frames`).
+    The lane calls `receive` when the socket is readable, and `flush` when it is writable while
+    `wants_write`. It calls one of `send`, `flush` and `receive` at least once a second, so that
+    pings are sent. `last_heard` is the time by `boot_clock` up to which the driver provably
+    received data from this lane (see `frames`).
     """
 
     def __init__(self, frames: FrameSocket, codec: MessageCodec, *, connected_at: float) -> None:
@@ -54,10 +54,11 @@ class ChannelClient:
         *,
         timeout: float = 10.0,
     ) -> Self:
-        """Connect, check the driver's certificate and send the hello. Blocks up to `timeout` s.
+        """Connect, check the driver's certificate, and send the hello (`frames`). Blocks for up to
+        `timeout` seconds.
 
-        If the hello is not admitted, the first `receive` raises Disconnected, because the driver
-        just closes the connection.
+        If the driver rejects the hello, it only closes the connection, so the first `receive`
+        raises Disconnected.
         """
         # the driver counts silence from the arrival of the hello, so the lane counts from before it
         # connects
@@ -86,7 +87,8 @@ class ChannelClient:
     def receive(self) -> list[Any]:
         """Return all messages that have arrived. Raises Disconnected if the connection has ended.
 
-        Messages before the end are delivered first. The next call reports the end.
+        Messages that arrived before the connection ended are returned first. The next call raises
+        Disconnected.
         """
         try:
             self._ping_when_due()
@@ -147,8 +149,8 @@ def _dial(address: ChannelAddress, timeout: float) -> socket.socket:
 
 
 def _secured(sock: socket.socket, address: ChannelAddress) -> ssl.SSLSocket:
-    """Connect by TLS. Accept only the certificate whose fingerprint the Spark job contains, so no
-    certificate authority is needed.
+    """Make the TLS handshake. Accept only the certificate whose fingerprint the Spark job contains,
+    so no certificate authority is needed.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_3

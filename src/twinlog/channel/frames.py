@@ -46,7 +46,7 @@ _CLOCK = struct.Struct(">d")
 
 PROOF_BYTES: Final = hashlib.sha256().digest_size
 HELLO_FRAME_BYTES: Final = 1 + _IDENTITY.size + PROOF_BYTES
-"""Length of every hello, including the kind byte."""
+"""Length of every hello in bytes, including the byte for the kind of frame."""
 HELLO_BYTES: Final = _LENGTH.size + HELLO_FRAME_BYTES
 
 
@@ -68,7 +68,9 @@ class ChannelAddress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaneIdentity:
-    """Identifies a lane by its lease, lane number, Spark's attempt number and process ID."""
+    """Identifies a lane by the number of its lease (a Spark job whose tasks are lanes), lane
+    number, Spark's attempt number and process ID.
+    """
 
     lease: int
     lane: int
@@ -99,7 +101,7 @@ def hello_payload(secret: str, identity: LaneIdentity) -> bytes:
 
 
 def hello_proof(secret: str, identity: LaneIdentity) -> bytes:
-    """Return a proof that only a client with the secret can compute."""
+    """Return the proof for a hello, which only a client with the lane's secret can compute."""
     return hmac.digest(secret.encode("utf-8"), b"twinlog hello" + _packed(identity), "sha256")
 
 
@@ -108,7 +110,9 @@ def _packed(identity: LaneIdentity) -> bytes:
 
 
 def read_hello(first: Frame) -> tuple[LaneIdentity, bytes]:
-    """Return the identity that a hello claims, and its proof, which the caller must still check."""
+    """Return (identity, proof) of a hello. The identity is only claimed until the caller has
+    checked the proof.
+    """
     if len(first.payload) != _IDENTITY.size + PROOF_BYTES:
         raise CorruptData("a channel hello of a wrong length", code="CHANNEL_FRAME")
     lease, lane, attempt, pid = _IDENTITY.unpack_from(first.payload)
@@ -128,7 +132,7 @@ def read_clock(payload: bytes) -> float:
 
 
 class FrameReader:
-    """Splits a stream of bytes into frames. Each `feed` adds any number of bytes."""
+    """Splits a stream of bytes into frames. `feed` adds bytes, which may end within a frame."""
 
     def __init__(self, max_frame_bytes: int = MAX_FRAME_BYTES) -> None:
         self.max_frame_bytes = max_frame_bytes
@@ -165,17 +169,20 @@ READ_BYTES = 256 << 10
 
 SEND_BYTES = 16 << 10
 """Maximum bytes per write: one TLS record. A TLS write that would block must be repeated with at
-least as many bytes. With a fixed maximum, a buffer that only grows at its end satisfies this.
+least as many bytes. With a fixed maximum and a buffer that only grows at its end, this is always
+the case.
 """
 
 MAX_UNSENT_BYTES = 2 * MAX_FRAME_BYTES
-"""Maximum bytes that wait for a peer. A peer with more has stopped reading, and is disconnected."""
+"""Maximum bytes that wait until the peer reads them. If there are more, the peer has stopped
+reading, and is disconnected.
+"""
 
 _WOULD_BLOCK = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
 class ClosedByPeer(Exception):
-    """Raised when the stream has ended. `args[0]` has the reason."""
+    """Raised when the connection has ended. `args[0]` has the reason."""
 
 
 class FrameSocket:
@@ -200,7 +207,9 @@ class FrameSocket:
             pass
 
     def read_first(self, limit: int) -> bool:
-        """Read at most `limit` of the bytes that have arrived. Return False if none has."""
+        """Read at most `limit` of the bytes that have arrived. Return False if no byte has
+        arrived.
+        """
         try:
             data = self.socket.recv(limit)
         except _WOULD_BLOCK:
@@ -217,7 +226,7 @@ class FrameSocket:
             yield next_frame
 
     def write(self, kind: bytes, payload: bytes) -> None:
-        """Buffer a frame. `flush` sends it."""
+        """Put a frame into the send buffer. `flush` sends it."""
         self._unsent += frame(kind, payload)
         if len(self._unsent) > MAX_UNSENT_BYTES:
             raise CorruptData(
@@ -226,7 +235,7 @@ class FrameSocket:
             )
 
     def flush(self) -> None:
-        """Send as much as the socket accepts now."""
+        """Send as many buffered bytes as the socket accepts now."""
         while self._unsent:
             try:
                 sent = self.socket.send(self._unsent[:SEND_BYTES])

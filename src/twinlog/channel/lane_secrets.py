@@ -30,8 +30,8 @@ attempts of that lane.
 4. A connected lane is never replaced. A later attempt waits, and receives nothing, until the
    connected lane's connection has ended, or the connected lane has been silent for 10 s
    (`control.lanes.lanes`).
-5. On any host but loopback the channel is TLS 1.3, and the lane accepts exactly the certificate
-   whose fingerprint came with the job. The certificate is created for one run of the driver.
+5. On any host but loopback the channel is TLS 1.3, and a lane accepts only the certificate whose
+   fingerprint came with its Spark job. The certificate is created for one run of the driver.
 
 **What may fail**
 
@@ -66,7 +66,9 @@ SECRET_BYTES: Final = 32
 
 
 class LaneSecrets:
-    """The secrets of running leases, and each lane's highest admitted attempt. Thread-safe."""
+    """The secrets of the lanes in running leases, and the highest attempt that was admitted for
+    each lane. A lease is a Spark job whose tasks are lanes. Thread-safe.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -82,14 +84,16 @@ class LaneSecrets:
         return new_secrets
 
     def close(self, lease: int) -> None:
-        """End a lease. None of its attempts is admitted any more."""
+        """End a lease, after which no attempt of its lanes is admitted."""
         with self._lock:
             for key in [key for key in self._secrets if key[0] == lease]:
                 del self._secrets[key]
                 self._newest.pop(key, None)
 
     def admit(self, first: Frame) -> LaneIdentity:
-        """Return the sender of a hello. Raises AuthenticationFailed if it must not be admitted."""
+        """Return the identity of the lane that sent a hello. Raises AuthenticationFailed if the
+        lane must not be admitted.
+        """
         if first.kind != HELLO:
             raise AuthenticationFailed("no hello", code="CHANNEL_TOKEN")
         identity, shown = read_hello(first)

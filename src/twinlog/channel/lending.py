@@ -54,7 +54,7 @@ class Subscribe(_Tagged, frozen=True):
 
 
 class RangeOffer(RangeBounds, frozen=True, kw_only=True):
-    """A range without its batches."""
+    """The description of a range, without the range's batches."""
 
     transform: str
     size: int
@@ -95,7 +95,9 @@ LendingMessage = Subscribe | Offered | RequestRange | Lent | Answered | AnswerAc
 
 
 class LendingCodec(MessageCodec):
-    """Writes and reads `LendingMessage`s as MessagePack."""
+    """Encodes and decodes messages between application and lane (`LendingMessage`) as
+    MessagePack.
+    """
 
     def __init__(self) -> None:
         self._encoder = msgpack.Encoder()
@@ -126,7 +128,9 @@ class PortTicket:
         self.text = secrets.token_urlsafe(SECRET_BYTES)
 
     def admit(self, first: Frame) -> LaneIdentity:
-        """Return the sender of a hello. Raises AuthenticationFailed if it lacks the ticket."""
+        """Return the identity in a hello. Raises AuthenticationFailed unless the sender has the
+        ticket.
+        """
         identity, shown = read_hello(first)
         proof = hello_proof(self.text, identity)
         if first.kind != HELLO or not hmac.compare_digest(shown, proof):
@@ -153,16 +157,22 @@ class LendingClient:
         self._channel.close()
 
     def subscribe(self) -> None:
-        """Request offers, which `offers` then returns. Raises TwinlogError."""
+        """Request offers of all ranges without an answer, now and later. `offers` returns them.
+        Raises TwinlogError.
+        """
         self._channel.send(Subscribe())
 
     def offers(self, within_s: float) -> tuple[RangeOffer, ...]:
-        """Return the next offers, or () if none arrive within `within_s`. Raises TwinlogError."""
+        """Return the next offers of ranges, or () if none arrive within `within_s` seconds. Raises
+        TwinlogError.
+        """
         message = self._next(within_s)
         return message.offers if isinstance(message, Offered) else ()
 
     def request_range(self, number: int) -> SourceRange | None:
-        """Return a range, or None if the lane needs no answer to it now. Raises TwinlogError."""
+        """Return the range with this number, or None if the lane needs no answer to that range now.
+        Raises TwinlogError.
+        """
         self._channel.send(RequestRange(number))
         lent = self._reply(Lent)
         taken: SourceRange | None = lent.range
@@ -180,7 +190,7 @@ class LendingClient:
         return message
 
     def _next(self, within_s: float) -> LendingMessage | None:
-        """Return the next message, or None if none arrives within `within_s`."""
+        """Return the next message, or None if none arrives within `within_s` seconds."""
         channel, deadline = self._channel, time.monotonic() + within_s
         while not self._messages:
             self._messages = channel.receive()

@@ -88,7 +88,8 @@ class Peer:
     def send(self, message: Any) -> None:
         """Send a message: now, or later if the socket is full. Does nothing if the lane is gone.
 
-        A lane is disconnected if it reads nothing while more than two full frames wait for it.
+        The lane is disconnected if it reads nothing while more than two frames of maximum size wait
+        for it.
         """
         payload = self._codec.encode(message)
         with self._lock:
@@ -103,7 +104,9 @@ class Peer:
             self._wake(self)
 
     def close(self, reason: str = "closed by the driver") -> None:
-        """End the connection. The server's thread closes it and reports the peer as gone."""
+        """End the connection. The server's thread closes the socket, and passes LaneGone to
+        `deliver`.
+        """
         self.ending = self.ending or reason
         self._wake(self)
 
@@ -164,11 +167,15 @@ class UnauthenticatedPeer:
         self.handshaken = not isinstance(sock, ssl.SSLSocket)
 
     def read(self) -> None:
-        """Read the hello as far as it has arrived. Later data is read after authentication."""
+        """Read the hello as far as it has arrived, and nothing after it. Data after the hello is
+        read when the lane is authenticated.
+        """
         self.frames.read_first(HELLO_BYTES - self.frames.reader.waiting_bytes)
 
     def shake_hands(self) -> int:
-        """Continue the TLS handshake. Returns the selector events to wait for."""
+        """Continue the TLS handshake. Return the selector events to wait for (EVENT_READ or
+        EVENT_WRITE).
+        """
         sock = self.frames.socket
         if isinstance(sock, ssl.SSLSocket) and not self.handshaken:
             try:
@@ -196,7 +203,9 @@ class UnauthenticatedPeers:
         return stranger in self._all
 
     def add(self, stranger: UnauthenticatedPeer) -> list[UnauthenticatedPeer]:
-        """Add a connection. Returns the connections that must be closed, because of the limits."""
+        """Add a connection. Return the connections that must be closed because there are now more
+        than MAX_OF_ONE_ADDRESS or MAX_STRANGERS.
+        """
         self._all[stranger] = None
         of_one = [other for other in self._all if other.host == stranger.host]
         surplus = of_one[: max(0, len(of_one) - MAX_OF_ONE_ADDRESS)]
@@ -210,14 +219,14 @@ class UnauthenticatedPeers:
         return list(self._all)[:count]
 
     def timed_out(self) -> list[UnauthenticatedPeer]:
-        """Return the connections whose time for a hello has expired."""
+        """Return the connections that have not sent a hello within HELLO_WITHIN_S."""
         now = time.monotonic()
         return [stranger for stranger in self._all if stranger.give_up_at < now]
 
 
 class RejectionLog:
-    """Limits warnings about connections without a valid token to one a minute, because any client
-    can cause them.
+    """Logs connections that sent no valid hello, at most once a minute, because any client can
+    cause such warnings.
     """
 
     def __init__(self) -> None:
@@ -241,7 +250,7 @@ class RejectionLog:
 
 
 TICK_S = 1.0
-"""Maximum time between two checks for late hellos."""
+"""Maximum time in seconds between two checks for connections without a hello."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,7 +292,9 @@ class ChannelServer:
         advertised_host: str | None = None,
         admit: Callable[[Frame], LaneIdentity] | None = None,
     ) -> None:
-        """`admit` checks the first frame of each connection. By default, `secrets` checks it."""
+        """`admit`: checks the first frame of each connection, and returns the lane's identity or
+        raises AuthenticationFailed. By default, `secrets` does this.
+        """
         self._codec = codec
         self._deliver = deliver
         self._tls: ssl.SSLContext | None = None
@@ -312,8 +323,8 @@ class ChannelServer:
         self._unauthenticated = UnauthenticatedPeers()
         self._peers: set[Peer] = set()
         self._listens_at: float | None = None
-        """When to listen again, if the server has stopped listening because no descriptor was left
-        for a connection.
+        """Time at which to listen again, or None while the server listens. It stops listening if no
+        descriptor is left for a connection.
         """
         self._closing = threading.Event()
         self._rejections = RejectionLog()
@@ -321,7 +332,7 @@ class ChannelServer:
 
     @property
     def is_alive(self) -> bool:
-        """True if the server's thread runs, which serves all connections."""
+        """True while the server's thread runs, which serves all connections."""
         return self._thread.is_alive()
 
     def start(self) -> None:
@@ -437,7 +448,9 @@ class ChannelServer:
             self._selector.register(self._listener, selectors.EVENT_READ, None)
 
     def _greet(self, stranger: UnauthenticatedPeer) -> Peer | None:
-        """Continue the handshake and read the hello. Return the authenticated lane, or None."""
+        """Continue the TLS handshake and read the hello. Return the authenticated lane, or None if
+        the hello is not complete yet or is rejected.
+        """
         try:
             waiting_for = stranger.shake_hands()
             if not stranger.handshaken:
@@ -489,7 +502,9 @@ class ChannelServer:
             peer.flush()
 
     def _update_selector(self, peer: Peer) -> None:
-        """Update the selector for the peer, or close the connection if `ending` is set."""
+        """Select the peer's connection for the events that it needs, or close the connection if
+        `Peer.ending` is set.
+        """
         if peer not in self._peers:
             return
         if peer.ending is not None:
@@ -510,12 +525,14 @@ class ChannelServer:
             self._update_selector(peer)
 
 
-# The channel's certificate is created for one run. Lanes recognize it by its fingerprint, which is
-# in the Spark job that starts them. So no certificate authority is needed.
+# The channel's certificate is created for one run of the driver. Lanes recognize it by its
+# fingerprint, which is in the Spark job that starts them. So no certificate authority is needed.
 
 
 def make_server_context() -> tuple[ssl.SSLContext, str]:
-    """Return a TLS context with a new key and certificate, and the certificate's SHA-256 in hex."""
+    """Return (TLS context, fingerprint). The context has a new key and certificate, and the
+    fingerprint is the certificate's SHA-256 in hex.
+    """
     # imported here, because commands that start no lane also import this module
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
@@ -553,7 +570,9 @@ def make_server_context() -> tuple[ssl.SSLContext, str]:
 
 
 def address_for_executors(master: str | None) -> str:
-    """Return the address at which the channel listens for a Spark master (None: this machine)."""
+    """Return the address at which the channel must listen, so that executors can connect. `master`:
+    URL of the Spark master, or None if lanes run on this machine.
+    """
     if master is None or master.startswith("local"):
         return "127.0.0.1"
     return os.environ.get("SPARK_LOCAL_IP") or _outward_address()

@@ -38,7 +38,8 @@ def record_line(partition: int, exported: ExportedRecord, *, with_batch: bool = 
     """Return a record as a line of JSON, without the line break. The line is ASCII, so it has no
     terminal control codes.
 
-    `with_batch`: add the leader epoch and the outcome of the transaction.
+    `with_batch`: also add the leader epoch of the record's batch, and the outcome of its
+    transaction.
     """
     record = exported.record
     batch = {"leader_epoch": exported.leader_epoch, "transaction": exported.transaction.value}
@@ -62,7 +63,9 @@ def record_line(partition: int, exported: ExportedRecord, *, with_batch: bool = 
 
 
 def record_of(fields: Mapping[str, Any]) -> Record:
-    """Return the record of a parsed line. Raises ValueError, TypeError or KeyError."""
+    """Return the record of a line of JSON that was parsed. Raises ValueError, TypeError or KeyError
+    if a field is invalid or missing.
+    """
     headers = tuple((_as_name(name), _as_bytes(value)) for name, value in fields["headers"])
     return Record(
         offset=int(fields["offset"]),
@@ -89,7 +92,7 @@ def _as_name(value: Any) -> str:
 
 
 def plain_value(data: bytes | None) -> Any:
-    """Return bytes as text if they are UTF-8, else as {"base64": ...}."""
+    """Return bytes as text if they are UTF-8, else as {"base64": ...}. Return None for None."""
     if data is None:
         return None
     try:
@@ -100,8 +103,8 @@ def plain_value(data: bytes | None) -> Any:
 
 READ_BYTES: Final = 4 << 20
 PROBED_BYTES: Final = 65_536
-"""Bytes per fetch of `first_records`. They are enough for many markers, and a broker returns a
-larger first batch anyway.
+"""Bytes per fetch of `first_records`. So many bytes contain many transaction markers, and a broker
+returns the first batch even if it is larger.
 """
 OUTSIDE: Final = "OUTSIDE_LOG"
 NO_EPOCH: Final = -1
@@ -117,7 +120,7 @@ class Transaction(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportedRecord:
-    """A record, and properties of the batch that contained it."""
+    """A record, and properties of the batch in which it was stored."""
 
     record: Record
     is_log_append_time: bool
@@ -128,11 +131,13 @@ class ExportedRecord:
 
 @dataclass(slots=True, kw_only=True)
 class Counts:
-    """The results of an export: counts of offsets and records, and ranges that were not read."""
+    """The results of an export: numbers of offsets and records, and offset ranges that were not
+    read.
+    """
 
     records: int = 0
     aborted: int = 0
-    """Records of aborted transactions, which are left out."""
+    """Number of records of aborted transactions, which are left out."""
     before_log: Span | None = None
     after_log: Span | None = None
     uncommitted: Span | None = None
@@ -142,9 +147,9 @@ class Counts:
     unread: Span | None = None
     """Offsets before the log end that the broker does not return, because its log is damaged."""
     deleted: int = 0
-    """Offsets that were deleted during the export."""
+    """Number of offsets that were deleted during the export, before they were read."""
     position: int = 0
-    """All offsets before this one are processed."""
+    """All offsets of the range before this one were processed."""
 
 
 class Export:
@@ -159,9 +164,10 @@ class Export:
         *,
         with_aborted: bool = False,
     ) -> None:
-        """If `first` is None, it is the log start. If `until` is None, it is the log end.
+        """Export the offsets from `first` to before `until`. None means the log start for `first`,
+        and the log end for `until`.
 
-        Raises FlowError if none of the offsets is in the log.
+        Raises FlowError if none of these offsets is in the log.
         """
         self._client = client
         self.tp = tp
@@ -182,13 +188,15 @@ class Export:
 
     @property
     def is_whole(self) -> bool:
-        """Return True if all requested offsets are in the log."""
+        """Return True if all requested offsets were in the log and were read."""
         counts = self.counts
         missing = (counts.before_log, counts.after_log, counts.uncommitted, counts.unread)
         return not (any(missing) or counts.deleted)
 
     def records(self) -> Iterator[ExportedRecord]:
-        """Yield all records of the range, in order."""
+        """Yield the records of the range, in order. Without `with_aborted`, records of aborted
+        transactions are left out.
+        """
         counts = self.counts
         while counts.position < self.span.next:
             answer = self._fetch()
@@ -200,7 +208,7 @@ class Export:
                 self._end_early()
 
     def _fetch(self) -> FetchedRecords | None:
-        """Fetch from the position on. If the records there have just been deleted, move the
+        """Fetch from `counts.position` on. If the records there have just been deleted, move the
         position to the new log start, and return None.
         """
         counts = self.counts
@@ -227,8 +235,9 @@ class Export:
             counts.position = after
 
     def _end_early(self) -> None:
-        """Note in `counts` why the broker returns no records before the requested end. Compaction
-        is not the cause, because a fetch from a compacted offset returns the next batch.
+        """End the export, and store in `counts` why the broker returns no records before the
+        requested end. Compaction is not the cause, because a fetch from a compacted offset returns
+        the next batch.
         """
         counts = self.counts
         stable = readable_ends(self._client, [self.tp], self._isolation)[self.tp]
@@ -238,8 +247,8 @@ class Export:
 
 
 def exported(answer: FetchedRecords, span: Span) -> Iterator[tuple[list[ExportedRecord], int]]:
-    """Yield for each batch its records in this range, and the offset after the batch (at most the
-    end of the range).
+    """Yield (records, offset) for each batch in `answer`: the batch's records in the range `span`,
+    and the offset after the batch or, if that is lower, the end of the range.
 
     Raises CorruptData for a wrong CRC.
     """
@@ -268,11 +277,11 @@ def exported(answer: FetchedRecords, span: Span) -> Iterator[tuple[list[Exported
 def first_records(
     cluster: ClusterClient, spans: Mapping[TopicPartition, Span], *, with_aborted: bool
 ) -> dict[TopicPartition, int]:
-    """Return the offset of the first record that a reader gets in each range. Partitions without
-    such a record are left out.
+    """Return, for each partition, the offset of the first record in its range that a reader gets.
+    Partitions without such a record are left out.
 
-    An offset that no reader can see yet (a transaction is open, or the broker returns nothing
-    below the end) counts as a record. All partitions share each request.
+    If the records at an offset cannot be read yet (a transaction is open, or the broker returns
+    nothing below the log end), this offset counts as a record. Each request is for all partitions.
     """
     isolation = Isolation.READ_UNCOMMITTED if with_aborted else Isolation.READ_COMMITTED
     wanted = {tp: span for tp, span in spans.items() if not span.is_empty}
@@ -310,7 +319,9 @@ def _cut_to_logs(
 
 
 def _first_record(answer: FetchedRecords, span: Span) -> tuple[int, bool]:
-    """Return (offset of the first record, True), or (end of the batches that were read, False)."""
+    """Return (offset of the first record in the range, True). If there is none, return (end of the
+    batches in `answer`, False).
+    """
     position = span.first
     for header, records in batches_of(answer):
         for record in records:

@@ -1,5 +1,5 @@
-"""Translates offsets by the offset map on the target. No mirror needs to run, and a group's offsets
-can be translated even if its own cluster is lost.
+"""Translates offsets by the offset map on a flow's target. No mirror needs to run, and a group's
+offsets can be translated even if the cluster where it commits is lost.
 
 A group's offsets are read from the cluster where it commits them. If that cluster does not respond,
 the group's newest checkpoints on the target are used instead. A share group has no checkpoints; its
@@ -43,7 +43,7 @@ class TranslatedOffset:
     offset: int
     to_topic: str
     to_offset: int | None
-    """The target offset, or None if Twinlog has copied nothing of the partition."""
+    """The offset on the other cluster, or None if Twinlog has copied nothing of the partition."""
     is_exact: bool
     """False in two cases: `offset` is ahead of the copy, so `to_offset` is the end of the copy; or
     MirrorMaker 2 copied the record, so `to_offset` is somewhat before the exact offset.
@@ -60,11 +60,13 @@ class TranslatedOffset:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TranslatedGroup:
-    """The translated offsets of a group, and whether they are from its checkpoints."""
+    """The translated offsets of a group."""
 
     offsets: tuple[TranslatedOffset, ...]
     from_checkpoints: bool = False
-    """True if checkpoints were translated, because the group's own cluster did not respond."""
+    """True if offsets of the group's checkpoints were translated, because the cluster where it
+    commits did not respond.
+    """
 
 
 class FlowTranslation:
@@ -104,10 +106,11 @@ class FlowTranslation:
     def all_of(
         self, offsets: Mapping[TopicPartition, int], *, reverse: bool
     ) -> tuple[TranslatedOffset, ...]:
-        """Translate many offsets, sorted by partition. `to_offset` is None if nothing was copied.
+        """Translate many offsets, and return the results sorted by partition. `to_offset` is None
+        if nothing of a partition was copied. `reverse`: see `translate`.
 
-        An offset of the source that is ahead of the copy is exact if the source has no records
-        between the end of the copy and this offset, as after a transaction marker. Raises FlowError
+        A source offset that is ahead of the copy is exact if no record of the source is between the
+        end of the copy and this offset, as after a transaction marker. Raises FlowError
         (SOURCE_RECREATED) like `translate`.
         """
         translated = (self._to_source if reverse else self._to_target)(offsets)
@@ -120,8 +123,8 @@ class FlowTranslation:
         )
 
     def group(self, group: str, *, reverse: bool) -> TranslatedGroup:
-        """Return the translated offsets of a group of the source or, with `reverse`, of the target.
-        Raises FlowError (NO_OFFSETS) for one of Twinlog's own groups.
+        """Return the translated offsets of a group that commits on the source or, with `reverse`,
+        on the target. Raises FlowError (NO_OFFSETS) if the group is one of Twinlog's own.
         """
         if is_own_group(group):
             raise FlowError(
@@ -149,7 +152,9 @@ class FlowTranslation:
         return TranslatedGroup(offsets=self._to_target(offsets))
 
     def sides(self, *, reverse: bool) -> tuple[ClusterClient, ClusterClient]:
-        """Return the clients of the clusters to translate from, and to translate to."""
+        """Return (client of the cluster from which offsets are translated, client of the other
+        one): source and target or, with `reverse`, target and source.
+        """
         return (self._target, self._source) if reverse else (self._source, self._target)
 
     def close(self) -> None:
@@ -157,8 +162,8 @@ class FlowTranslation:
         self._target.close()
 
     def _ends_of_copies(self, translated: Iterable[TranslatedOffset]) -> set[TranslatedOffset]:
-        """Return the offsets that are ahead of the copy only by markers, or by records that no
-        reader gets. All partitions share each request.
+        """Return those of `translated` that are ahead of the copy only by markers, or by records
+        that no reader gets. Each request is for all partitions.
         """
         inexact = [offset for offset in translated if not offset.is_exact]
         ends = {
@@ -175,7 +180,8 @@ class FlowTranslation:
         try:
             records = first_records(self._source, spans, with_aborted=not committed)
         except Unreachable:
-            # without the source, its records after the copy are unknown, so no offset is exact
+            # without the source, it is unknown which records follow the end of the copy, so no
+            # offset ahead of the copy is exact
             self._is_lost = True
             return set()
         return {offset for offset in inexact if offset.tp not in records}
@@ -205,7 +211,9 @@ class FlowTranslation:
         )
 
     def _source_names(self, topics: Collection[str]) -> dict[str, str]:
-        """Return the source topics of target topics: from the map, or else by the target names."""
+        """Return the source topic of each target topic: from the offset map or, if it is not there,
+        from the target topic's name. Topics without a result are left out.
+        """
         plain = {topic: plain_upstream(self._config, topic) for topic in topics}
         known = {topic: name for topic, name in plain.items() if name is not None}
         return known | self._map.names_at_source(topics)

@@ -38,7 +38,7 @@ DEFAULT_TIMEOUT_S: Final = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupOffset:
-    """The offset at which a group resumes in one partition of this cluster."""
+    """The offset at which a group of another cluster resumes in one partition of this cluster."""
 
     offset: int
     upstream_offset: int
@@ -81,11 +81,15 @@ class MirrorClient:
         return fewest_hops(self._policy, self.heartbeat_topics(), upstream_alias)
 
     def heartbeat_topics(self) -> set[str]:
-        """Return this cluster's heartbeats topic, and those that were mirrored here."""
+        """Return the names of this cluster's heartbeats topic and of the heartbeats topics that
+        were mirrored here.
+        """
         return {topic for topic in self._topics() if self._policy.is_heartbeats_topic(topic)}
 
     def checkpoint_topics(self) -> set[str]:
-        """Return the checkpoints topics, one for each cluster that is mirrored here."""
+        """Return the names of the checkpoints topics, one for each cluster from which topics are
+        mirrored here.
+        """
         return {topic for topic in self._topics() if self._policy.is_checkpoints_topic(topic)}
 
     def upstream_clusters(self) -> set[str]:
@@ -129,8 +133,8 @@ class MirrorClient:
         """Return the offsets at which a group of another cluster resumes here, from its newest
         checkpoints. The result is {} if there are no checkpoints.
 
-        For a compiled pattern, return such offsets by group, for each group whose whole name
-        matches. The checkpoints are read only once.
+        If `group` is a compiled pattern, return such offsets by group, for each group whose whole
+        name matches. The checkpoints are read once for all groups.
         """
         if isinstance(group, re.Pattern):
             return self._checkpoints(remote_alias, group, timeout_s)
@@ -143,8 +147,9 @@ class MirrorClient:
         """Return the same as `remote_consumer_offsets`, but with offsets translated by Twinlog's
         offset map, not those in the checkpoints.
 
-        The two differ if MirrorMaker 2 wrote the checkpoint, because its offset is before the exact
-        one by up to the group's lag. Partitions that Twinlog did not copy are left out.
+        The results differ if MirrorMaker 2 wrote the checkpoint, because the offset in such a
+        checkpoint is before the exact one by up to the group's lag. Partitions that Twinlog did not
+        copy are left out.
         """
         exact, alias = self._exact_map(remote_alias)
         known = self.remote_consumer_offsets(group, alias, timeout_s=timeout_s)
@@ -161,10 +166,10 @@ class MirrorClient:
     ) -> dict[TopicPartition, Translation]:
         """Translate offsets of another cluster, however old, to offsets at which to resume here.
 
-        `offsets` has partitions of the other cluster, and the result partitions of this cluster. A
-        translation has `is_exact=False` in two cases: the offset was not copied yet, so the result
-        is the end of the copy; or MirrorMaker 2 copied the record, so the result is somewhat before
-        the exact offset. Partitions that Twinlog did not copy are left out.
+        `offsets` has partitions of the other cluster, and the result has partitions of this
+        cluster. A translation has `is_exact=False` in two cases. If the offset was not copied yet,
+        the result is the end of the copy. If MirrorMaker 2 copied the record, the result is
+        somewhat before the exact offset. Partitions that Twinlog did not copy are left out.
         """
         exact, alias = self._exact_map(remote_alias)
         format_remote = self._policy.format_remote_topic
@@ -182,7 +187,8 @@ class MirrorClient:
     ) -> dict[TopicPartition, Translation]:
         """Translate offsets of this cluster to offsets at which to resume on another cluster.
 
-        `offsets` has partitions of this cluster, and the result partitions of the other cluster.
+        `offsets` has partitions of this cluster, and the result has partitions of the other
+        cluster.
         """
         exact, _ = self._exact_map(remote_alias)
         translations = exact.upstream(offsets)
@@ -196,7 +202,9 @@ class MirrorClient:
         }
 
     def _exact_map(self, remote_alias: str) -> tuple[ExactMap, str]:
-        """Return the offset map of the flow from a cluster, and the alias in its topic names."""
+        """Return (offset map, alias) of the flow from the cluster `remote_alias`. `alias`: the one
+        that the names of remote topics contain.
+        """
         known = self._maps.get(remote_alias)
         if known is not None:
             return known

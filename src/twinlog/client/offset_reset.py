@@ -1,14 +1,14 @@
 """Sets offsets of idle groups of one cluster: to a time, to a log end, to an offset, or by a number
-of records; with the semantics of Kafka's `kafka-consumer-groups.sh --reset-offsets`.
+of records. The semantics are those of Kafka's `kafka-consumer-groups.sh --reset-offsets`.
 
 - An offset outside the log is set to the nearer end of the log, and this is reported. A time after
   the newest record means the log end. If timestamps are out of order, the result is the first
   record, by offset, at or after the time. Copies keep their timestamps, so a time means the same
   records on both clusters.
 - A group with members is refused, and its members are reported.
-- A group's offsets are set in one request, all or none. Everything that may fail for single
-  partitions is checked before the request. If a partition fails nevertheless, the other partitions
-  get their former offsets again.
+- A group's offsets are set in one request, all or none. Everything that may fail for a single
+  partition is checked before the request. If a partition fails nevertheless, the group's former
+  offsets are restored in the other partitions.
 
 Between the plan and its execution, the user may think for minutes. What may happen in that time,
 and during the execution:
@@ -57,7 +57,7 @@ Commit: TypeAlias = Callable[
 
 
 class GoalKind(StrEnum):
-    """Kinds of targets of a reset."""
+    """How the target of a reset is given."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -77,7 +77,7 @@ class Goal:
 
 
 class Fit(StrEnum):
-    """How the new offset was chosen."""
+    """Why a reset sets the offset that it sets."""
 
     AS_REQUESTED = ""
     AT_START = "the log begins there"
@@ -87,7 +87,7 @@ class Fit(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResetBounds:
-    """A partition's log bounds, and the offset of the requested time."""
+    """The start and end offset of a partition's log, and the offset of the requested time."""
 
     start: int
     end: int
@@ -104,8 +104,8 @@ class ResetOffset:
     before: int | None
     """The group's current offset, or None if it has none in this partition."""
     metadata: str = ""
-    """Metadata of the current commit, needed to restore the commit. Kafka Streams stores its time
-    in this metadata.
+    """Metadata of the current commit, needed to restore that commit. Kafka Streams stores its
+    stream time in it.
     """
     after: int
     start: int
@@ -119,7 +119,9 @@ class ResetOffset:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupReset:
-    """The effect of a reset on one group: all of `offsets`, or nothing if it is refused."""
+    """The effect of a reset on one group: all of `offsets` are set, or nothing if `refused` has an
+    error.
+    """
 
     FIELDS = "group is_share is_done refused=refusal offsets"
 
@@ -143,8 +145,8 @@ class GroupReset:
 
 
 def fit_to_log(goal: Goal, before: int | None, log: ResetBounds) -> tuple[int, Fit] | None:
-    """Return the new offset and how it was chosen. Return None for a shift if the group has no
-    offset.
+    """Return (new offset, why this offset) for one partition. `before`: the group's current offset,
+    or None. If the goal is a shift and the group has no offset, return None.
     """
     match goal.kind:
         case GoalKind.EARLIEST:
@@ -171,7 +173,7 @@ def _clamped(offset: int, log: ResetBounds) -> tuple[int, Fit]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ClusterState:
-    """The cluster's state, queried for all groups together."""
+    """The state of the cluster, queried once for all groups of a plan."""
 
     listed: Mapping[str, Group]
     members: Mapping[str, tuple[Any, ...] | TwinlogError]
@@ -188,7 +190,9 @@ class OffsetReset:
         self._coordinators = Coordinators(client)
 
     def names(self, matches: Callable[[str], bool]) -> list[str]:
-        """Return the names of the groups that can be reset and that `matches` accepts."""
+        """Return the names of the groups whose offsets can be reset and whose names `matches`
+        accepts.
+        """
         groups = list_groups(self._coordinators).values()
         return sorted(g.name for g in groups if _can_be_reset(g) and matches(g.name))
 
@@ -227,7 +231,9 @@ class OffsetReset:
         return [self._group(goal, group, wanted.get(group, ()), now) for group in groups]
 
     def execute(self, plan: GroupReset) -> GroupReset:
-        """Set a group's offsets. Return the plan with `is_done`, or with the error in `refused`."""
+        """Set a group's offsets as planned. Return the plan with `is_done` set or, if that failed,
+        with the error in `refused`.
+        """
         if plan.refused is not None:
             return plan
         try:
@@ -335,8 +341,8 @@ class OffsetReset:
     # -- its execution
 
     def _within_current_logs(self, plan: GroupReset) -> GroupReset:
-        """Return the plan with offsets within the current logs. Raises if the group or a topic has
-        changed.
+        """Return the plan with offsets moved into the current logs. Raises FlowError if the group's
+        offsets have changed since the plan, or a topic was deleted or re-created.
         """
         fetch = fetch_start_offsets if plan.is_share else fetch_offsets
         committed = or_raise(fetch(self._coordinators, [plan.group])[plan.group])
@@ -374,7 +380,9 @@ class OffsetReset:
             raise self._set_back(plan, refused, commit)
 
     def _error_with_members(self, plan: GroupReset, error: TwinlogError) -> TwinlogError:
-        """Return the error to report. It names the members if the group has become active."""
+        """Return the error to report: `error` or, if the group has got members, an error that names
+        them.
+        """
         if not is_refused_as_active(error):
             return error
         listed = list_groups(self._coordinators).get(plan.group)
@@ -384,7 +392,9 @@ class OffsetReset:
     def _set_back(
         self, plan: GroupReset, refused: Mapping[TopicPartition, TwinlogError], commit: Commit
     ) -> TwinlogError:
-        """Restore a group's former offsets if some new ones were refused, and return the error."""
+        """Restore the group's former offsets in partitions that were set, because brokers refused
+        the new offsets of other partitions (`refused`). Return the error to report.
+        """
         tp, error = next(iter(refused.items()))
         if is_refused_as_active(error):
             return self._error_with_members(plan, error)

@@ -1,8 +1,9 @@
 """Throttles the producers of a flow's source by a quota, and later removes the quota.
 
 The quota is the default of users (`producer_byte_rate`), which applies to every user without a
-quota of its own. Brokers keep it until it is removed. So before the quota is set, a row in the
-state topic of the target records that the quota belongs to this flow. What may fail:
+quota of its own. Brokers keep it until it is removed. So before the quota is set, a row
+(`mirror.state.held_producers`) is written to the state topic of the target. It states that the
+quota belongs to this flow. What may fail:
 
 - If the process dies after writing the row, before setting the quota, there is a row without a
   quota. A row without a visible quota may also mean that a broker has stale metadata. So the next
@@ -65,11 +66,15 @@ class ProducerHold:
         self._held = held_producers
         self._is_over = False
         self._let_go: HeldProducers | None = None
-        """The row whose quota was removed, or None. It may still be in the state topic."""
+        """The row whose quota was removed from the source, or None. The row itself may still be in
+        the state topic.
+        """
 
     @property
     def last_row(self) -> HeldProducers | None:
-        """Return the row that was read last, or is about to be written, or None."""
+        """Return the flow's row that was read last or is about to be written, or None if there is
+        none.
+        """
         return self._held
 
     def read(self) -> HeldProducers | None:
@@ -88,7 +93,9 @@ class ProducerHold:
         return self._held
 
     def set_quota(self, rate: int) -> float | None:
-        """Set the quota. If another client has set one, change nothing and return that quota."""
+        """Set the quota to `rate` bytes per second, and return None. If another client has set a
+        quota, change nothing and return that quota.
+        """
         held = self.read() or self._held
         rates = () if held is None else held.rates
         now = producer_quota(self._source)
@@ -105,7 +112,9 @@ class ProducerHold:
         self._is_over = True
 
     def remove_quota(self) -> RemovalResult:
-        """Remove the quota that this process knows. The target, which may be down, is not used."""
+        """Remove the quota that this process has set or has read from the row. The target is not
+        used, because it may be down, so the row remains.
+        """
         known = self._held
         if known is None or known == self._let_go:
             return RemovalResult.NOTHING
@@ -114,7 +123,7 @@ class ProducerHold:
         return freed
 
     def remove_quota_and_row(self) -> RemovalResult:
-        """Remove the flow's quota, and clear its row."""
+        """Remove the flow's quota from the source, and clear the flow's row in the state topic."""
         freed = self.remove_quota()
         held = self.read()
         if held is None:

@@ -1,16 +1,16 @@
 """Accepts records that other clients wrote to remote topics, so that copying resumes after them.
 
 The records are read first, then shown, and only the shown records are accepted. If the log changes
-after the records were shown, the command is refused. One row is written for each partition
-(`mirror.state.intents`); no log is changed. If this process dies before writing a row, that
-partition is still stopped. If the process dies after writing the row, the leader resumes the
-partition, and the next run finds nothing to repair.
+after the records were shown, the command is refused. One row of the state topic is written for each
+partition (`mirror.state.intents`); the log of the remote topic is not changed. If this process dies
+before writing a row, that partition is still stopped. If the process dies after writing the row,
+the leader resumes the partition, and the next run finds nothing to repair.
 
 Records that a failback has replayed are copies, too, but under the producer ID of the replay. If
 they were accepted, the copy would resume after them with the first record of the tail, and append
 the whole tail again. So nothing is accepted in topics with the intent `replay` (REPLAYED). A replay
-that begins after the last check appends after the range that was shown, and only that range is
-accepted.
+may begin after the last check. It appends after the range of records that was shown, and only that
+range is accepted.
 """
 
 from __future__ import annotations
@@ -79,7 +79,9 @@ class RepairLine:
     """The acceptance to write, or None if nothing can be accepted."""
     found: ForeignWalk | None = None
     resumes_at: int | None = None
-    """The upstream offset at which copying would resume after the acceptance."""
+    """The upstream offset at which the copy would resume after the acceptance, or None if nothing
+    can be accepted.
+    """
     problem: str = ""
 
     def printed(self) -> dict[str, Any]:
@@ -162,7 +164,9 @@ class TopicRepair:
         return self._lines(standing) if standing else []
 
     def accept(self, lines: list[RepairLine]) -> None:
-        """Write the planned acceptances, or refuse all if a log has changed after the plan."""
+        """Write the planned acceptances. If the log of a remote topic has changed after the plan,
+        write none and raise FlowError (REPAIR_REFUSED).
+        """
         shown = [line for line in lines if line.found is not None]
         for line, again in zip(
             shown, self._lines([line.reported_problem for line in shown]), strict=True
@@ -195,7 +199,9 @@ class TopicRepair:
         ]
 
     def _why_not_acceptable(self, unusual: Unusual, replayed: list[str]) -> str:
-        """Return why no record of the partition can be accepted, or "" without such a reason."""
+        """Return the reason why no record of the partition can be accepted, or "" if there is no
+        such reason. `replayed`: topics with the intent `replay`.
+        """
         if unusual.topic in replayed:
             return REPLAYED
         if unusual.code not in NOT_ACCEPTABLE and self._config.policy.kind is PolicyKind.IDENTITY:

@@ -1,4 +1,5 @@
-"""Skips the one record at which a partition has stopped. The skip is first checked, then written.
+"""Skips the one record at which a partition has stopped. The skip is first checked, then written as
+an intent to the state topic (`mirror.state.intents`).
 
 A record is only skipped if the leader reports that its partition is stopped at exactly this offset.
 Otherwise the error describes the state, and nothing is written. If this process dies:
@@ -69,8 +70,8 @@ class RecordOrigin(NamedTuple):
 
 
 def quarantined(wanted_skip: WantedSkip, record: Record, *, is_batch: bool, now_ms: int) -> Record:
-    """Return the record to append to the quarantine topic. Its timestamp is the current time, so
-    that brokers remember its producer.
+    """Return the record to append to the quarantine topic, with headers about the skip. Its
+    timestamp is the current time, so that brokers remember the producer ID.
     """
     origin = {
         "topic": wanted_skip.topic,
@@ -118,7 +119,7 @@ class SkipChange:
 
     wanted: WantedSkip
     before: WantedSkip | None
-    """The existing intent if the record is already skipped, else None."""
+    """The existing intent if the record is already being skipped, else None."""
 
     @property
     def is_needed(self) -> bool:
@@ -182,7 +183,9 @@ class RecordSkip:
         return quarantine.put(change.wanted)
 
     def write(self, change: SkipChange) -> None:
-        """Write the intent. It is durable when this returns."""
+        """Write the intent of the skip, unless it exists. It is durable when this method
+        returns.
+        """
         if change.before is None:
             self._steering.append([change.wanted.encode()])
 
@@ -200,7 +203,9 @@ class RecordSkip:
         return topic.topic_id
 
     def _stopped_partition(self, tp: TopicPartition) -> Unusual:
-        """Return the leader's report about the partition. Raises FlowError if it has no problem."""
+        """Return what the flow's leader reports about the partition. Raises FlowError
+        (SKIP_REFUSED) if it reports no problem of the partition.
+        """
         status = leader_status(self._steering.target, self._steering.flow)
         if status is None:
             raise self._skip_refused(
@@ -250,8 +255,8 @@ class RecordSkip:
 
 READ_BYTES: Final = 4 << 20
 TRIES: Final = 5
-"""Maximum attempts to append a record. After each attempt, this record or the record of another
-command is in the log.
+"""Maximum attempts to append a record. After each attempt, the log has this record, or a record
+that another command has written in the meantime.
 """
 
 WRONG_SEQUENCE: Final = frozenset({OUT_OF_ORDER_SEQUENCE_NUMBER, DUPLICATE_SEQUENCE_NUMBER})
@@ -296,8 +301,8 @@ class Quarantine:
         self._replication_factor = replication_factor
 
     def put(self, wanted_skip: WantedSkip) -> list[int]:
-        """Append the skipped records that the quarantine topic lacks, and return the offsets of all
-        skipped records in that topic.
+        """Append those skipped records that the quarantine topic does not have yet. Return the
+        offsets that all skipped records have in that topic.
         """
         records = self.read(wanted_skip)
         ensure_permanent_topic(
@@ -306,7 +311,9 @@ class Quarantine:
         return [self._write_skip(wanted_skip, record) for record in records]
 
     def read(self, wanted_skip: WantedSkip) -> list[Record]:
-        """Read the skipped records from the source, or the bytes of a skipped batch."""
+        """Return the skipped records from the source. If a batch is skipped as a whole, return a
+        record whose value has its bytes.
+        """
         tp, skip = TopicPartition(wanted_skip.topic, wanted_skip.partition), wanted_skip.skipped
         out: list[Record] = []
         position = skip.first
@@ -319,7 +326,8 @@ class Quarantine:
                     break
                 if header.next_offset <= position:
                     continue
-                # the skipped range may have several batches, because a lane may have joined them
+                # a lane may have joined several batches of the source, so the skipped range may
+                # contain several
                 if skip.is_batch:
                     begin = max(header.base_offset, skip.first)
                     out.append(Record(begin, header.max_timestamp, None, bytes(batch)))
@@ -379,7 +387,9 @@ class Quarantine:
                 raise
 
     def _search(self, origin: RecordOrigin) -> tuple[int | None, int]:
-        """Return the offset of the record of this origin, or None, and the flow's next sequence."""
+        """Return (offset, sequence). `offset`: that of the record with this origin in the
+        quarantine topic, or None if it is not there. `sequence`: the flow's next one in that topic.
+        """
         offset: int | None = None
         sequence = self._brokers_sequence()
         (end,) = readable_ends(self._target, [self.home]).values()
@@ -404,8 +414,9 @@ class Quarantine:
         return offset, sequence or 0
 
     def _brokers_sequence(self) -> int | None:
-        """Return the next sequence according to the broker, or None if it is unknown, as on older
-        brokers. The broker's sequence is needed if records were deleted.
+        """Return the flow's next sequence in the quarantine topic, by the broker's producer state,
+        or None if it is unknown, as on older brokers. The log alone does not suffice, because its
+        last records may be deleted.
         """
         try:
             known = describe_producers(self._target, [self.home])[self.home]

@@ -14,9 +14,9 @@ Lines whose topics the flow does not copy belong to other sources, and are not c
 files are copied unchanged: state, watermarks, the query's ID. The old checkpoint is not changed,
 and the new one is created completely or not at all.
 
-- Offsets that were not copied yet have no counterpart. When the mirror copies their records later,
-  the query would read these again. So such offsets are refused, unless the flow's source is lost
-  (`may_repeat`).
+- Offsets that were not copied yet have no counterpart. When the mirror copies the records before
+  such offsets later, the query would read these records again. So such offsets are refused, unless
+  the flow's source is lost (`may_repeat`).
 - If nothing of a partition was read yet (offset 0), it needs no translation.
 - If the query still runs and plans another micro-batch, this is detected after the files are
   copied, and the rewrite is refused.
@@ -51,7 +51,7 @@ Offsets = Mapping[TopicPartition, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewestBatch:
-    """The newest micro-batch in the checkpoint, which decides where a query resumes."""
+    """The newest micro-batch that a checkpoint names. It decides where the query resumes."""
 
     batch: int
     """The number of the newest micro-batch that was planned."""
@@ -59,7 +59,9 @@ class NewestBatch:
 
     @property
     def deciding(self) -> tuple[int, ...]:
-        """Return the micro-batches whose end offsets must be translated, the newest last."""
+        """Return the numbers of the micro-batches whose end offsets must be translated, the newest
+        last.
+        """
         return (self.batch,) if self.is_committed else (self.batch - 1, self.batch)
 
 
@@ -85,8 +87,9 @@ def rewrite_checkpoint(
     """Create the checkpoint `new` for a query that has read one cluster of the flow, and will read
     the other.
 
-    `reverse`: the query has read the target. Raises UsageError if `old` is not a checkpoint or its
-    query runs, and FlowError (NOT_COPIED) for offsets without a counterpart.
+    `reverse`: the query has read the target. `may_repeat`: accept offsets that are not copied yet,
+    so that the query may read records again. Raises UsageError if `old` is not a checkpoint, its
+    query runs, or `new` exists. Raises FlowError (NOT_COPIED) for offsets without a counterpart.
     """
     noted = _noted(old)
     if new.exists():
@@ -123,7 +126,9 @@ def rewrite_checkpoint(
 
 
 def query_of(checkpoint: Path) -> str:
-    """Return Spark's ID of the query, or an empty text if the folder does not have it."""
+    """Return Spark's ID of the query, or an empty string if the checkpoint folder does not have
+    it.
+    """
     with suppress(OSError, ValueError, RecursionError):
         metadata = json.loads((checkpoint / "metadata").read_text())
         return str(metadata.get("id", "")) if isinstance(metadata, dict) else ""
@@ -163,7 +168,9 @@ def _lines(file: Path) -> tuple[list[str], list[str]]:
 
 
 def _offsets(line: str) -> dict[TopicPartition, int]:
-    """Return the offsets of a Kafka source, or {} for another kind of source."""
+    """Return the offsets in a line of an offsets file, or {} if the line is of a source other than
+    Kafka.
+    """
     content: Any = None
     with suppress(ValueError, RecursionError):
         content = json.loads(line)
@@ -190,7 +197,9 @@ def _line(translated: Mapping[TopicPartition, TranslatedOffset]) -> str:
 def _translated(
     translation: FlowTranslation, flow: Flow, offsets: Offsets, reverse: bool, may_repeat: bool
 ) -> dict[TopicPartition, TranslatedOffset]:
-    """Return the translations by partition, or {} if the flow copies none of these topics."""
+    """Return the translation of each offset, by partition, or {} if the flow copies none of these
+    topics. Raises FlowError (NOT_COPIED) if an offset has no counterpart.
+    """
     answers = translation.all_of(offsets, reverse=reverse)
     translated = {
         answer.tp: replace(answer, to_offset=answer.to_offset or 0, is_exact=True)
@@ -230,7 +239,9 @@ def _rewrite_refused(
 
 
 def _write(old: Path, new: Path, texts: Mapping[int, str]) -> None:
-    """Write to a temporary folder, then rename it. Changed files lose their Hadoop checksums."""
+    """Write the new checkpoint to a temporary folder, then rename that folder. The Hadoop checksums
+    of changed files are removed. `texts`: new content of offsets files, by micro-batch.
+    """
     partial_folder = new.with_name(f".{new.name}.part")
     shutil.rmtree(partial_folder, ignore_errors=True)
     try:
@@ -261,16 +272,16 @@ def _write(old: Path, new: Path, texts: Mapping[int, str]) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MovedMark:
-    """The commit mark of one query under one transactional ID, and whether it was moved."""
+    """A query's commit mark for one transactional ID, and whether it was moved."""
 
     FIELDS = "group batch topics why_left?"
 
     group: str
     batch: int
     topics: tuple[str, ...]
-    """Topics on the cluster that the query leaves."""
+    """Topics to which the query has written on the cluster that it leaves."""
     why_left: str = ""
-    """Why the mark was not set, or empty if the other cluster has it."""
+    """The reason why the mark was not moved, or empty if the other cluster has it."""
 
     @property
     def transactional_id(self) -> str:
@@ -286,7 +297,7 @@ class MovedMarks:
 
     moved: list[MovedMark] = field(default_factory=list)
     problem: str = ""
-    """Why some marks may not have been found or moved, or empty if there was no error."""
+    """The error because of which some marks may not have been found or moved, or empty."""
 
 
 def move_marks(translation: FlowTranslation, query: str, *, reverse: bool) -> MovedMarks:
@@ -294,7 +305,8 @@ def move_marks(translation: FlowTranslation, query: str, *, reverse: bool) -> Mo
 
     A query has marks only if it writes with `format("twinlog")`.
 
-    `query` is Spark's id of the query. `reverse`: move from the target to the source.
+    `query`: Spark's ID of the query, or empty if it is unknown; then nothing is moved. `reverse`:
+    move the marks from the target to the source.
     """
     out = MovedMarks()
     if not query:
@@ -328,7 +340,9 @@ def _move_mark(
     *,
     reverse: bool,
 ) -> MovedMark:
-    """Move one commit mark. `topics`: all topics of the group, also of earlier micro-batches."""
+    """Move one commit mark to the other cluster. `topics`: all topics in which `group` has a mark,
+    including those of earlier micro-batches.
+    """
     try:
         why_left = _move(translation, group, mark, topics, reverse=reverse)
     except TwinlogError as error:
@@ -344,7 +358,7 @@ def _move(
     *,
     reverse: bool,
 ) -> str:
-    """Set the mark on the other cluster. Return why it was not set, or "" if it was."""
+    """Set the mark on the other cluster, and return "". If it is not set, return the reason."""
     old_client, new_client = translation.sides(reverse=reverse)
     seen = old_client.metadata(sorted(topics), allow_missing=False)
     tps = [tp for topic in seen.topics.values() for tp in topic.tps]

@@ -1,9 +1,9 @@
 """Writes intents for a flow (pause, limit, release, promote), which the flow's leader applies.
 
-An intent that is already set is not written again. No mirror needs to run; a flow that starts later
-applies the intents when it starts. But only a mirror creates the state topic, and nothing is
-written if the target is not the cluster that is named in the flow's newest claim of a generation
-(`mirror.state.generations`).
+An intent is a command in effect, stored as a row of the state topic. An intent that is already set
+is not written again. No mirror needs to run; a flow that starts later applies the intents when it
+starts. But only a mirror creates the state topic, and nothing is written if the target is not the
+cluster that is named in the flow's newest claim of a generation (`mirror.state.generations`).
 
 A failback appends the tail of a source topic to the target. Once this has begun, the topic's
 promotion or release is not taken back (REPLAYED), because the copy would append the same records
@@ -56,14 +56,18 @@ from twinlog.survey.state_reader import state_rows_if_any
 
 GIVES_UP_S: Final = 60.0
 OF_A_COPY: Final = frozenset((IntentKind.PROMOTE, IntentKind.FENCE, IntentKind.REPLAY))
-"""Kinds of intents that require a copy to exist. Others can be set before the flow first runs."""
+"""Kinds of intents that can be set only if the flow has copied something. Others can be set before
+the flow first runs.
+"""
 
 Corrupt = set[tuple[IntentKind, str]]
-"""Kind and topic (empty for the flow) of intents that cannot be read."""
+"""(kind, topic) of intents that cannot be read. The topic is empty for the whole flow."""
 
 
 def user_name() -> str:
-    """Return this process's user name, or the user ID if there is no name, as in containers."""
+    """Return the name of the user who runs this process or, if the user has no name, as in some
+    containers, the user ID.
+    """
     try:
         return getpass.getuser()
     except (KeyError, OSError):
@@ -72,7 +76,7 @@ def user_name() -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """The effect of a command on one flow or one of its topics."""
+    """The change that a command makes to the intents of one flow or of one of its topics."""
 
     FIELDS = (
         "flow=intent.flow topic=intent.topic? intent=intent.kind is_set=intent.is_set "
@@ -81,13 +85,15 @@ class Change:
 
     intent: Intent
     before: Intent | None
-    """The current intent of the same kind, or None if there is none or it cannot be read."""
+    """The current intent of the same kind and topic, or None if there is none or it cannot be
+    read.
+    """
     is_readable: bool = True
     """False if the current intent cannot be read."""
 
     @property
     def is_needed(self) -> bool:
-        """Return True if the change is not in effect yet."""
+        """Return True if the change is not in effect yet, so that its row must be written."""
         if not self.is_readable:
             return True
         if not self.intent.is_set:
@@ -111,7 +117,9 @@ class FlowSteering:
         reason: str,
         who: str = "",
     ) -> None:
-        """`who` is the user who sets the intents; empty for the user of this process."""
+        """`reason`: stored with the intents. `who`: name of the user who sets them, or empty for
+        the user of this process.
+        """
         self._config = config
         self._source = source
         self._target = prompt_client(target, api_timeout_s=GIVES_UP_S)
@@ -133,7 +141,9 @@ class FlowSteering:
         return state_rows_if_any(self._target).intents(self.flow, corrupt=corrupt)
 
     def limit(self, bytes_per_second: int | None) -> list[Change]:
-        """Return the change that sets the flow's limit; None restores the configured limit."""
+        """Return [the change that sets the flow's limit]. None for `bytes_per_second` restores the
+        configured limit.
+        """
         corrupt: Corrupt = set()
         return [
             self._change(
@@ -146,8 +156,8 @@ class FlowSteering:
         ]
 
     def changes_to_set(self, kind: IntentKind, names: Sequence[str]) -> list[Change]:
-        """Return the changes that set an intent for all matching topics: topics of the source, and
-        copied topics that the source does not list.
+        """Return the changes that set an intent for all topics that match `names`. They are topics
+        of the source that the flow selects, and copied topics that the source does not list.
         """
         pattern = name_pattern(names)
         rows = state_rows_if_any(self._target).copies.values()
@@ -157,8 +167,8 @@ class FlowSteering:
         )
 
     def changes_to_remove(self, kinds: Iterable[IntentKind], names: Sequence[str]) -> list[Change]:
-        """Return the changes that remove intents of these kinds from matching topics. The source is
-        not queried.
+        """Return the changes that revoke intents of these kinds for all topics that match `names`.
+        The source is not queried.
         """
         corrupt: Corrupt = set()
         intents, pattern = self.intents(corrupt), name_pattern(names)
@@ -178,8 +188,9 @@ class FlowSteering:
     def changes(
         self, kind: IntentKind, topics: Iterable[str] = ("",), *, is_set: bool = True
     ) -> list[Change]:
-        """Return a change for each topic, which sets or removes the intent. The topics are not
-        checked. An empty name means the flow itself; intents of single topics then remain.
+        """Return a change for each topic, which sets or (`is_set=False`) revokes the intent. It is
+        not checked whether the topics exist. An empty name means the whole flow; intents of single
+        topics are then not changed.
         """
         corrupt: Corrupt = set()
         intents = self.intents(corrupt if kind is IntentKind.PAUSE else None)
@@ -188,11 +199,13 @@ class FlowSteering:
         ]
 
     def set(self, kind: IntentKind, topics: Iterable[str], *, is_set: bool = True) -> None:
-        """Set or remove the intent for each of these topics (see `changes`)."""
+        """Set or revoke the intent for each of these topics (see `changes`)."""
         self.write(self.changes(kind, topics, is_set=is_set))
 
     def require_no_replay(self, changes: Iterable[Change]) -> None:
-        """Raise FlowError (REPLAYED) if the changes would let a replayed topic be copied."""
+        """Raise FlowError (REPLAYED) if, after these changes, the flow would copy a topic to which
+        a failback has begun to append.
+        """
         undone = _undoing_changes(changes)
         if undone:
             now = self.intents(set())
@@ -202,8 +215,8 @@ class FlowSteering:
     def write(self, changes: Iterable[Change]) -> None:
         """Append the changes that are not in effect yet. Appending a change twice has no effect.
 
-        Raises FlowError (REPLAYED) if a replay began before these rows, and the rows would let its
-        topics be copied. The rows are then taken back.
+        Raises FlowError (REPLAYED) if a replay began before these rows were written, and the flow
+        would now copy its topics. The rows are then revoked.
         """
         needed = [change for change in changes if change.is_needed]
         if not needed:
@@ -217,9 +230,9 @@ class FlowSteering:
             self._end_fences(demoted)
 
     def _end_fences(self, demoted: Collection[str]) -> None:
-        """Remove the intents of fences whose ACLs an operator has removed, so that a DENY ACL that
-        is created later belongs to the operator. A fence whose ACL still exists remains this
-        flow's. `demoted`: the topics to check; an empty name means all.
+        """Revoke the intent `fence` of topics whose DENY ACL an operator has removed. Otherwise an
+        ACL that the operator creates later would count as Twinlog's. While the ACL exists, the
+        intent remains. `demoted`: the topics to check; an empty name in it means all topics.
         """
         intents = self.intents(set())
         topics = [
@@ -240,8 +253,8 @@ class FlowSteering:
             self.append(rows)
 
     def _require_no_replay_began(self, undone: Sequence[Change]) -> None:
-        """If a replay began before these promotions and releases were taken back, set them again
-        and raise FlowError (REPLAYED).
+        """If a replay began before these promotions and releases were revoked, set them again and
+        raise FlowError (REPLAYED). `undone`: the changes that revoked them.
         """
         at_ms = int(time.time() * 1000)
         # a new row, so that a replay that relied on the old row detects the change
@@ -273,11 +286,11 @@ class FlowSteering:
 
     def append(self, rows: Sequence[tuple[bytes, bytes]], *, is_of_copy: bool = True) -> None:
         """Append rows to the state topic. They are durable when the method returns. `is_of_copy`:
-        the rows are meaningless unless the flow has copied something.
+        the rows have no meaning unless the flow has copied something.
 
-        Raises FlowError: CLUSTER_CHANGED if the target is not the cluster of the flow's newest
-        claim; NOT_COPIED if the target has no state topic, or if `is_of_copy` and it has no claim
-        of the flow.
+        Raises FlowError. CLUSTER_CHANGED: the target is not the cluster that the flow's newest
+        claim names (`mirror.state.generations`). NOT_COPIED: the target has no state topic or, if
+        `is_of_copy`, that topic has no claim of the flow.
         """
         known = state_rows_if_any(self._target)
         history = known.history(self.flow)
@@ -287,8 +300,8 @@ class FlowSteering:
         cluster_id = self._target.metadata([]).cluster_id or ""
         if changed := target_changed_error(self._config, claim, cluster_id):
             raise changed
-        # this user may not be permitted to read the topic's cleanup policy, and the mirror checks
-        # it, too
+        # the user may not be permitted to read the topic's cleanup policy; this is accepted,
+        # because the mirror checks the policy, too
         with suppress(Unauthorized):
             check_policy(self._target, STATE_TOPIC)
         append_rows(self._target, TopicPartition(STATE_TOPIC, 0), rows, int(time.time() * 1000))

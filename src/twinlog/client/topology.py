@@ -1,10 +1,10 @@
 """The flows that lead to one cluster, according to the names of its heartbeats topics and the
 records in these topics.
 
-A topic `B.A.heartbeats` on C was mirrored A->B and B->C. A record in it was written to A's
-`heartbeats` by a flow into A, and names that flow and the time. MirrorMaker 2 also runs flows that
-only emit heartbeats, to show that the cluster they would read from is alive. Such a flow has
-records, but is in no topic name.
+A topic `B.A.heartbeats` on C was mirrored A->B and B->C. A record in this topic was written to A's
+topic `heartbeats` by a flow with target A, and names that flow and the time. MirrorMaker 2 also
+runs flows that only emit heartbeats, to show that the cluster they would read from is alive. Such a
+flow has records in heartbeats topics, but no topic name shows it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ UNREACHABLE: Final = -1
 def chain(policy: ReplicationPolicy, topic: str) -> Iterator[str]:
     """Yield the clusters in a topic's name, from the nearest to the farthest, each once.
 
-    Under the identity policy the chain never ends, so it stops at the first repeated cluster.
+    Under the identity policy the chain would never end, so it ends before the first cluster that
+    repeats.
     """
     seen: set[str] = set()
     upstream: str | None = topic
@@ -44,7 +45,9 @@ def chain(policy: ReplicationPolicy, topic: str) -> Iterator[str]:
 
 
 def hops(policy: ReplicationPolicy, topic: str, alias: str) -> int:
-    """Return the number of flows that mirrored the topic from cluster `alias`, or UNREACHABLE."""
+    """Return the number of flows over which the topic came from cluster `alias`, or UNREACHABLE if
+    it did not come from there.
+    """
     for count, source in enumerate(chain(policy, topic), start=1):
         if source == alias:
             return count
@@ -52,17 +55,19 @@ def hops(policy: ReplicationPolicy, topic: str, alias: str) -> int:
 
 
 def fewest_hops(policy: ReplicationPolicy, topics: Iterable[str], alias: str) -> int:
-    """Return the least number of hops of the topics from cluster `alias`, or UNREACHABLE."""
+    """Return the lowest result of `hops` for these topics and cluster `alias`, or UNREACHABLE."""
     counts = (hops(policy, topic, alias) for topic in topics)
     return min((count for count in counts if count != UNREACHABLE), default=UNREACHABLE)
 
 
 NEWEST_RECORDS: Final = 20_000
-"""Maximum records read per partition: hours of heartbeats of a few flows, one per second."""
+"""Maximum number of records to read per partition. With one heartbeat per second and flow, these
+are the heartbeats of a few flows in some hours.
+"""
 
 
 class KnownFlow(Struct, frozen=True, kw_only=True):
-    """A flow that heartbeats mention."""
+    """A flow that heartbeats records or names of heartbeats topics show."""
 
     flow: str
     source: str
@@ -70,9 +75,13 @@ class KnownFlow(Struct, frozen=True, kw_only=True):
     hops: int | None
     """Number of flows from its source to the queried cluster, or None if no path is known."""
     copies: bool
-    """True if the flow mirrored heartbeats, False if only its own heartbeats are known."""
+    """True if the flow mirrored a heartbeats topic. False if only heartbeats that the flow itself
+    has emitted are known.
+    """
     last_heartbeat_ms: int | None = None
-    """Time of the newest heartbeat, or None if none is among the records that were read."""
+    """Time of the flow's newest heartbeat in ms since 1970, or None if none is among the records
+    that were read.
+    """
 
 
 class KnownCluster(Struct, frozen=True, kw_only=True):
@@ -96,7 +105,9 @@ class Topology(Struct, frozen=True, kw_only=True):
 
 
 def read_topology(client: ClusterClient, policy: ReplicationPolicy, alias: str) -> Topology:
-    """Read the heartbeats topics of the cluster with this alias. Raises ClusterError."""
+    """Read the heartbeats topics of the cluster with this alias, and return what they show. Raises
+    ClusterError.
+    """
     metadata = client.metadata().topics
     topics = sorted(name for name in metadata if policy.is_heartbeats_topic(name))
     beats: dict[Flow, int] = {}
@@ -128,7 +139,9 @@ def topology(
     beats: Mapping[Flow, int],
     unread: Iterable[str] = (),
 ) -> Topology:
-    """Return the topology from the names of heartbeats topics and the newest time per flow."""
+    """Return the topology. `topics`: names of heartbeats topics. `beats`: time of the newest
+    heartbeat by flow. `unread`: topics that cannot be read.
+    """
     copying: set[Flow] = set()
     for topic in topics:
         target = alias

@@ -26,10 +26,10 @@ this code, and a frozen lane may resume when its partitions already belong to an
 2. A partition leaves the lane only when none of its batches and map rows is unanswered (`settle`,
    `_is_waiting`). If answers were lost with a connection, Troubled states how long those requests
    may still arrive (`wait_ms`).
-3. A partition leaves with a position (`handed`) only if that position is certain: every request was
-   answered, no request of an earlier lane can arrive any more, and the writer of each foreign
-   record between this flow's records is known (`reporting.hand_over`). Otherwise the next lane
-   searches both logs.
+3. A partition leaves with a position (`messages.HandOver`) only if that position is certain
+   (`reporting.hand_over`). This requires that every request was answered, and that no request of an
+   earlier lane can arrive any more. The writer of each foreign record between this flow's records
+   must also be known. Otherwise the next lane searches both logs.
 4. Nothing is repaired in a lane. After an error the partition sends nothing more, drains, and goes
    back to the driver. The next start checks both logs, whatever the error was.
 5. If the source fails, records that were read before the failure are still sent and acknowledged
@@ -115,7 +115,9 @@ Part = TypeVar("Part", bound=PartitionCopy)
 
 
 class Assignments:
-    """All partitions of this lane, as its loop uses them. Implements `LaneEvents`."""
+    """All partitions of this lane. The loop calls its methods, and the clusters' sides report
+    events to it (`LaneEvents`).
+    """
 
     def __init__(self, work: Work, ports: LanePorts) -> None:
         self._work = work
@@ -163,9 +165,11 @@ class Assignments:
         )
         self._partitions: dict[TopicPartition, LanePartition] = {}
         self._leaving: dict[TopicPartition, LanePartition] = {}
-        """Partitions that are draining. Each is released as soon as it is drained."""
+        """Partitions that are draining. Each is given back to the driver as soon as it is
+        drained.
+        """
         self._unsettled: set[TopicPartition] = set()
-        """Partitions that `settle` must check, because they may now be ready to leave."""
+        """Partitions that `settle` must check, because they may be ready to leave the lane."""
         self.reporter = Reporter(self.source, self._gaps, self.map.epoch_of)
         source.on_leaders = self.source.on_new_leaders
         target.on_leaders = self.target.on_new_leaders
@@ -191,7 +195,7 @@ class Assignments:
 
     @property
     def is_releasing(self) -> bool:
-        """True if partitions are draining, so that the loop should turn quickly."""
+        """True if partitions are draining, so that a turn of the loop must be short."""
         return bool(self._leaving)
 
     @property
@@ -206,8 +210,9 @@ class Assignments:
     def set_known_producers(self, producers: frozenset[int]) -> None:
         """Update the producer IDs of all Twinlog flows.
 
-        A copy that ended because of an unknown writer is given back to the driver, because that
-        writer may be one of these flows. The next start checks the copy again.
+        If a copy ended because an unknown client wrote to its topic, that client may be one of
+        these flows. So the partition is given back to the driver, and the next start checks both
+        logs again.
         """
         self._starter.set_known_producers(producers)
         self._others.known_producers = producers
@@ -231,12 +236,12 @@ class Assignments:
             self._others.poll(c for c in self._copies() if isinstance(c, PartitionCopy))
 
     def release(self, partitions: Iterable[TopicPartition]) -> None:
-        """Drain these partitions, and release each one as soon as it is drained."""
+        """Drain these partitions, and give each back to the driver as soon as it is drained."""
         for tp in partitions:
             self._begin_release(tp, is_done=False)
 
     def release_all(self) -> None:
-        """Drain all partitions."""
+        """Drain all partitions, and give them back to the driver."""
         self.release(list(self._partitions))
 
     def on_take(self, take: Take) -> None:
@@ -381,7 +386,7 @@ class Assignments:
         self._check_done(copy)
 
     def _pass_on_answers(self, now_ms: int) -> None:
-        """Pass the answers of the application of the transforms to their copies."""
+        """Pass the answers of the transforms' application to the copies that offered the ranges."""
         desk = self._transforming.desk
         for copy in () if desk is None else desk.deliver(now_ms):
             if copy.source_trouble is not None:
@@ -430,7 +435,7 @@ class Assignments:
         self._unsettled.add(tp)
 
     def _stop_leaderless(self) -> None:
-        """Stop partitions that have had no leader for too long, and drop their batches, which
+        """Stop partitions that have had no leader for too long, so that their records no longer
         occupy the lane's memory.
         """
         if self._no_leader.all_are_led:
@@ -455,7 +460,7 @@ class Assignments:
         copy.trouble = copy.trouble or error
 
     def settle(self) -> None:
-        """Give failed partitions back to the driver, and release partitions that are drained."""
+        """Give failed partitions, and draining ones that are drained, back to the driver."""
         for tp in list(self._unsettled):
             partition = self._partitions.get(tp)
             if partition is None or (copy := partition.copy) is None:
@@ -549,8 +554,9 @@ class Assignments:
                 self.target.remove(part)
 
     def note_marks(self) -> None:
-        """Write positions, and the marks of shared topics (`mirror.map.offset_map.Mark`), to the
-        offset map, so that the next cold start has less to read.
+        """Write to the offset map how far each source partition was read and, in topics to which
+        other clients write, the mark (`mirror.map.offset_map.Mark`). So the next cold start has
+        less to read.
         """
         self._note_marks(self._copies())
 
@@ -568,8 +574,8 @@ class Assignments:
     # -- reporting
 
     def report(self) -> None:
-        """Report changes to the driver, and let `settle` check every partition. Called once a
-        second.
+        """Report to the driver what has changed since the last report, and let `settle` check every
+        partition. Called once a second.
         """
         self._stop_leaderless()
         for copy, error in self._transforming.unanswered():
@@ -614,7 +620,7 @@ class Assignments:
 
 
 def _is_waiting(copy: Copy) -> bool:
-    """Return True if a batch or a map row of the copy is unanswered."""
+    """Return True if a batch or a map row of the copy is in flight."""
     if isinstance(copy, FanOut) and copy.trouble is not None:
         copy.halt()
     if isinstance(copy, TransformedCopy):
@@ -623,6 +629,8 @@ def _is_waiting(copy: Copy) -> bool:
 
 
 def _writers(copy: Copy) -> tuple[PartitionCopy, ...]:
-    """Return all copies that write for a source partition: its parts, and its dead letters."""
+    """Return all copies that write to the target for one source partition: the parts of `copy`, and
+    the writer of its dead letters.
+    """
     letters = copy.dead_letters if isinstance(copy, TransformedCopy) else None
     return copy.parts if letters is None else (*copy.parts, letters)

@@ -8,7 +8,7 @@ the end of this flow's records.
 **Dead letters.** A partition that quarantines records must know which of them are already in the
 dead-letter topic (`mirror.copy.dead_letters`). A start reads the whole dead-letter topic, because
 no index shows where a partition's dead letters are: their timestamps are those of the source
-records. All quarantining partitions of a search share one reading, so they start after the other
+records. All such partitions of a search share one read of that topic, so they start after the other
 partitions of the search.
 """
 
@@ -53,7 +53,9 @@ PAUSE_S: Final = 0.1
 def quarantining(
     results: Mapping[TopicPartition, StartResult], takes: Iterable[TakePartition], work: Work
 ) -> dict[TopicPartition, StartPoint]:
-    """Return the starts of partitions whose failed records go to the dead-letter topic."""
+    """Return the start points of the partitions in `results` whose failed records go to the
+    dead-letter topic. Partitions whose start failed are left out.
+    """
     asked = (take.source for take in takes if take.transform and work.dead_letters)
     return {tp: start for tp in asked if isinstance(start := results.get(tp), StartPoint)}
 
@@ -64,8 +66,8 @@ def with_dead_letters(
     target: ClusterClient,
     work: Work,
 ) -> Mapping[TopicPartition, StartResult]:
-    """Return these starts with the dead letters that are already on the target. If these cannot be
-    read, return the error for each start.
+    """Return these start points after adding the dead letters that are already on the target. If
+    the dead letters cannot be read, return that error for each partition.
     """
     origins = {
         take.source: origin_of_copy(
@@ -85,11 +87,13 @@ def with_dead_letters(
 def read_dead_letters(
     client: ClusterClient, home: TopicPartition, positions: Mapping[LetterOrigin, int]
 ) -> dict[LetterOrigin, KnownDeadLetters]:
-    """Return each copy's dead letters for source records at or after the copy's position.
+    """Return each copy's dead letters for source records at or after the copy's position. `home`:
+    the partition of the dead-letter topic. `positions`: by copy, the source offset at which it
+    resumes.
 
-    Records above the high watermark count as well, because the response to them may be lost. They
-    cannot be read, so the function waits until there are none. Raises TwinlogError if that takes
-    too long, or if the topic cannot be read.
+    Dead letters above the high watermark count as well, because the response to them may be lost.
+    They cannot be read yet, so the function waits until no record is above it. Raises TwinlogError
+    if that takes too long, or if the topic cannot be read.
     """
     topic_id = client.metadata([home.topic]).topics[home.topic].topic_id
     end = or_raise(log_ends(client, [home])[home])
@@ -121,7 +125,9 @@ SEARCHES_AT_ONCE: Final = 3
 """Maximum parallel searches per sort. It is low, because searches need memory for log ends."""
 
 FEW_READS: Final = 2
-"""Maximum fetches per partition after the mark of a shared topic, except in LONG searches."""
+"""Maximum fetches per partition after the map's mark (`offset_map.Mark`), in topics to which other
+clients write. LONG searches have no such limit.
+"""
 
 MANY: Final = 256
 """Waiting partitions are split into two parallel searches only if each gets at least this many. A
@@ -133,13 +139,13 @@ COMBINED_WITHIN_S: Final = 0.25
 
 
 class Sort(Enum):
-    """Sorts of searches. A search never waits for a search of another sort."""
+    """Sorts of searches for start points. A search never waits for a search of another sort."""
 
     SOUND = auto()
     SLOW = auto()
     """Searches of partitions whose brokers do not respond in time."""
     LONG = auto()
-    """Searches of a single partition, which needs many reads (`LongSearch`)."""
+    """Searches of one partition each, which need many reads (`mirror.start.our_end.LongSearch`)."""
 
 
 NEARLY_STARTED: Final = (StartPhase.WAITING, StartPhase.SEARCHED, StartPhase.DELAYED)
@@ -174,7 +180,7 @@ class ColdStarts:
         self._running = dict.fromkeys(Sort, 0)
         """Number of running searches, by sort."""
         self._late_from = math.inf
-        """Earliest time at which `earlier_lanes_ended` has a partition to return."""
+        """Earliest monotonic time at which `earlier_lanes_ended` has a partition to return."""
         self._rules = StartRules(
             producer_id=work.producer_id,
             is_ours_alone=work.is_ours_alone,
@@ -192,7 +198,9 @@ class ColdStarts:
         return any(self._in[phase] for phase in NEARLY_STARTED)
 
     def start(self, starts: Iterable[ColdStart]) -> None:
-        """Search the start points of these partitions as soon as they have leaders."""
+        """Search the start point of each of these partitions as soon as it has leaders on both
+        clusters.
+        """
         until = self._ports.clock.monotonic() + NO_LEADER_AFTER_S
         for start in starts:
             self._ports.source.need_topics((start.take.source.topic,))
@@ -213,7 +221,9 @@ class ColdStarts:
             self._late_from = min(self._late_from, start.next_end)
 
     def expect_late_requests(self, start: ColdStart) -> None:
-        """Note until when requests of an earlier lane may arrive, according to the message Take."""
+        """Set until when requests of an earlier lane may arrive, according to the message Take. A
+        start point that was handed over counts as found.
+        """
         take = start.take
         if take.late_requests_ms:
             now, late_s = self._ports.clock.monotonic(), take.late_requests_ms / 1000
@@ -223,11 +233,11 @@ class ColdStarts:
             self._set_phase(start, StartPhase.FOUND)
 
     def earlier_lanes_ended(self) -> list[tuple[TopicPartition, bool]]:
-        """Return partitions that have a start point, and for which the wait for an earlier lane, or
-        for its requests, has ended since the last call.
+        """Return (partition, is_over) for each partition with a start point whose wait for an
+        earlier lane, or for the requests of that lane, has ended since the last call.
 
-        The boolean is False if the earlier lane has stopped, even if it was alive until then, and
-        True if requests of that lane can no longer arrive either.
+        `is_over` is False if the earlier lane has certainly stopped, but its requests may still
+        arrive. It is True if these can no longer arrive, either.
         """
         now = self._ports.clock.monotonic()
         if now < self._late_from:
@@ -244,15 +254,15 @@ class ColdStarts:
         return ended
 
     def searched_at(self, start: ColdStart) -> float:
-        """Return when the last search of the target's log began, or the current time if there was
-        no search.
+        """Return the monotonic time at which the last search of the target's log began. If there
+        was none, because the start point was handed over, return the current time.
         """
         searched_at = start.searched_at
         return self._ports.clock.monotonic() if searched_at is None else searched_at
 
     def must_wait(self, start: ColdStart, result: Start) -> bool:
-        """Return True if late requests may still change the start point. The partition is then
-        searched again later.
+        """Return True if requests of an earlier lane may still change the start point. The start
+        point is then searched again when they can no longer arrive.
 
         Most partitions need not wait: the copy itself holds back batches that must not be sent yet
         (`PartitionCopy`), and a partition at its end has nothing to send. The following partitions
@@ -264,9 +274,9 @@ class ColdStarts:
           response does not show that.
         - *Partitions that other clients took over*, because the end of the copy is recorded
           permanently.
-        - *Shared topics and branches, if the target may have forgotten the producer ID*: a mark is
-          final only if no late request can arrive, and the map of a branch names only the last
-          record of each batch.
+        - *Topics to which other clients write, and branches, if the target may have forgotten the
+          producer ID.* A mark is final only if no late request can arrive, and the map of a branch
+          names only the last record of each batch.
         """
         if not start.may_have_missed:
             return False
@@ -282,7 +292,9 @@ class ColdStarts:
         return True
 
     def forget(self, start: ColdStart) -> None:
-        """Remove a partition that left the lane. The result of its running search is dropped."""
+        """Remove a partition that left the lane. If a search for it is running, the result is
+        dropped.
+        """
         self._in[start.phase].pop(start.take.source, None)
         start.phase = StartPhase.ABANDONED
 
@@ -376,8 +388,8 @@ class ColdStarts:
         most_reads: int | None,
         deliver: Callable[[Mapping[TopicPartition, StartResult]], None],
     ) -> None:
-        """Search both logs, and deliver each result as soon as it is known. Runs in the background,
-        not in the loop's thread.
+        """Search both logs, and pass each result to `deliver` as soon as it is known. Runs in the
+        background, not in the loop's thread. `most_reads`: the limit FEW_READS, or None.
         """
         all_requests = {
             take.source: replace(self._request(take), most_reads=most_reads) for take in takes
@@ -394,7 +406,7 @@ class ColdStarts:
                 self._say_compared(some)
                 last |= quarantining(some, takes, self._work)
                 deliver({tp: point for tp, point in some.items() if tp not in last})
-            if last:  # one reading of the dead-letter topic serves all of these starts
+            if last:  # the dead-letter topic is read once for all of these starts
                 deliver(with_dead_letters(last, takes, target_client, self._work))
             for take in takes:
                 if take.fan is not None:

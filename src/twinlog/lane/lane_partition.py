@@ -1,8 +1,8 @@
 """The state of one partition in a lane, from the message Take to Released or Troubled, and the
 events of partitions, to which `assignments` reacts.
 
-The state of the partition on the two clusters is in separate classes, `SourceState` and
-`TargetState`.
+How the partition is read and written is in separate classes, `sides.source_state.SourceState` and
+`sides.target_side.TargetState`.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ class LaneEvents(Protocol):
         """The source returned no records for these upstream ranges [first, next)."""
 
     def on_durable(self, copy: PartitionCopy) -> None:
-        """A row of the copy's map is on the target."""
+        """A row that the copy announced to the offset map is durable."""
 
     def on_answered(self, copy: PartitionCopy) -> None:
         """The target has responded to a batch of the copy, or will never respond to it."""
 
     def on_writer_known(self, copy: PartitionCopy) -> None:
-        """The writer of the foreign records before the copy's last batch is known, so the copy can
+        """It is known who wrote the foreign records before the copy's last batch, so the copy can
         send again.
         """
 
@@ -53,7 +53,7 @@ class LaneEvents(Protocol):
         """A row of the map was rejected permanently, or could not be written for some seconds."""
 
     def on_expiry_changed(self, expiry_ms: int) -> None:
-        """The time after which the target forgets a producer ID has changed, for all partitions."""
+        """The target's `producer.id.expiration.ms` has changed, which concerns all partitions."""
 
 
 class StartPhase(Enum):
@@ -62,13 +62,17 @@ class StartPhase(Enum):
     __hash__ = object.__hash__  # faster than Enum's hash; the members are dict keys on every turn
 
     LEADERLESS = auto()
-    """The partition has no leader, and is given back to the driver if it has none until `until`."""
+    """The partition has no leader. If it still has none at `until`, it is given back to the
+    driver.
+    """
     WAITING = auto()
     """The partition waits until a search can begin."""
     SEARCHED = auto()
     """The partition's start point is being searched."""
     DELAYED = auto()
-    """The start point is searched again at `until`, because late requests may change it."""
+    """The start point is searched again at `until`, because late requests of an earlier lane may
+    change it.
+    """
     FOUND = auto()
     """The start point was found, or was handed over."""
     ABANDONED = auto()
@@ -82,19 +86,27 @@ class ColdStart:
     take: TakePartition
     phase: StartPhase = StartPhase.FOUND
     until: float = 0.0
-    """When the phase ends, if the phase has a time limit."""
+    """Time at which the phase ends; only for phases with a time limit."""
     late_until: float = 0.0
-    """Time until which requests of the partition's earlier lane may arrive; 0 if none can."""
+    """Time until which requests of the partition's earlier lane may arrive; 0 if none can
+    arrive.
+    """
     lane_until: float = 0.0
-    """Time until which the partition's earlier lane, if alive, may send; 0 if it cannot."""
+    """Time until which the partition's earlier lane, if it is still alive, may send; 0 if it has
+    certainly stopped.
+    """
     searched_at: float | None = None
-    """When the last search began, or None. The search may have missed records written later."""
+    """Time at which the last search began, or None without a search. The search may have missed
+    records that were written after this time.
+    """
     is_long: bool = False
     """True if the partition needs a search of its own, with many reads (`LongSearch`)."""
 
     @property
     def may_have_missed(self) -> bool:
-        """True if the last search, or the hand-over, may have missed late requests."""
+        """True if late requests may arrive after the last search began or, without a search, after
+        the hand-over.
+        """
         return self.late_until > (self.searched_at or 0.0)
 
     @property
@@ -104,7 +116,7 @@ class ColdStart:
 
     @property
     def next_end(self) -> float:
-        """When the next wait ends: `lane_until`, or `late_until` once `lane_until` is over."""
+        """Time at which the next wait ends: `lane_until` until it has passed, then `late_until`."""
         return self.lane_until or self.late_until
 
 
@@ -114,11 +126,13 @@ class LanePartition:
     copy: Copy | None = None
     """The running copy, or None until the start point is found."""
     is_done: bool = False
-    """True if the partition leaves the lane because its end (`--once`) is reached."""
+    """True if the partition leaves the lane because the copy has reached its end (`--once`)."""
     reported: PartitionProgress | None = None
     """The last progress reported to the driver."""
     lost: tuple[tuple[int, int], ...] = ()
-    """Upstream ranges before the start point that were deleted uncopied; cleared once reported."""
+    """Ranges [first, next) of upstream offsets before the start point that the source deleted
+    before they were copied. Empty after they were reported to the driver.
+    """
 
     @property
     def take(self) -> TakePartition:

@@ -52,16 +52,19 @@ from __future__ import annotations
 from typing import Final
 
 SILENCE_MS: Final = 10_000
-"""Time without data from the driver after which a lane stops by itself (`Work.silence_ms`)."""
+"""Time (ms) without data from the driver after which a lane stops by itself
+(`messages.Work.silence_ms`).
+"""
 USER_TIMEOUT_MS: Final = 10_000
-"""TCP_USER_TIMEOUT of a lane's connections to the target."""
+"""TCP_USER_TIMEOUT (ms) of a lane's connections to the target."""
 
 
 def wait_s() -> float:
-    """Return the time in seconds, after the last sign of life of a lost lane, during which its
-    requests may still arrive.
+    """Return for how many seconds after the last sign of life of a lost lane its requests may still
+    arrive.
 
-    If the lane has reported a mute, the caller adds the mute's duration. The mutes of a killed
-    process are unknown, but the process kept unread data out of its sockets (see the module).
+    If the lane has reported that a quota mutes a connection, the caller adds the duration of that
+    mute. The mutes of a killed process are unknown, but the process kept unread data out of its
+    sockets (see the module).
     """
     return (SILENCE_MS + USER_TIMEOUT_MS) / 1000

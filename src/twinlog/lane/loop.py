@@ -55,11 +55,14 @@ log = logging.getLogger(__name__)
 
 IDLE_TURN_S: Final = 0.25
 PACED_TURN_S: Final = 0.05
-"""Maximum turn length with a byte budget, which grows with time and causes no socket event."""
+"""Maximum length of a turn (seconds) if a byte budget limits the lane (`sides.pace`), because a
+budget grows with time and causes no socket event.
+"""
 
 SATURATED_BYTES: Final = 512 * 1024
 GATHER_S: Final = 0.001
-"""Pause before a turn while at least SATURATED_BYTES are in flight, so that responses gather.
+"""Pause (seconds) before a turn while at least SATURATED_BYTES are in flight, so that one turn
+handles several responses.
 
 A separate turn for each response would cost more than the copy itself. Together with the frame pool
 and combined requests, this reduced a lane's CPU per GB of backlog from 1.00 to 0.75 s with one
@@ -70,10 +73,12 @@ immediately.
 RELEASING_TURN_S: Final = 0.01
 PROGRESS_S: Final = 1.0
 HURRY_S: Final = 1.0
-"""Time after a Take during which fetches wait only briefly at the broker, in seconds."""
+"""Time in seconds after a message Take during which fetches wait only briefly at the broker."""
 
 MARK_S: Final = 5.0
-"""Interval at which positions, and the marks of shared topics, are written to the offset map."""
+"""Interval (seconds) of `Assignments.note_marks`, which writes positions and marks to the offset
+map.
+"""
 
 FREE_SHARE: Final = 4
 """In addition to a lane's memory, its memory divided by this number may be kept as free buffers for
@@ -91,7 +96,9 @@ class LaneLoop:
         self._work = work
         self._selector = selectors.EpollSelector()
         self._target_selector = selectors.EpollSelector()
-        """Selects the target's connections. The loop waits for them unless `responses_can_wait`."""
+        """Selects the target's connections. The loop waits for events on them unless
+        `Assignments.responses_can_wait`.
+        """
         self._waits_for_target = False
         self._background = LaneJobs()
         self._selector.register(channel, selectors.EVENT_READ, self._on_channel)
@@ -139,7 +146,7 @@ class LaneLoop:
 
     def run(self) -> None:
         """Run until the driver ends the lane. Raises Disconnected if the connection to the driver
-        ends, or DriverSilent if the driver sends nothing.
+        ends, or DriverSilent if the driver sends nothing for `silence_ms`.
         """
         self._source_cluster.need_topics(self._work.source_topics)
         self._target_cluster.need_topics((*self._work.target_topics, self._work.map_topic))
@@ -225,7 +232,9 @@ class LaneLoop:
             self._channel.flush()
 
     def _report_ready(self) -> None:
-        """Send Ready once, when leaders are known and connections to them are open."""
+        """Send the message Ready once, as soon as leaders are known and connections to them are
+        open.
+        """
         if self._is_ready:
             return
         work = self._work

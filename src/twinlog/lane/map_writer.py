@@ -93,7 +93,9 @@ no connection. After a change, no group is translated until the lane knows the n
 """
 
 STUCK_AFTER_S: Final = 5.0
-"""Copies that wait longer for a successful round go back to the driver. An election is faster."""
+"""If writing fails for longer than this (seconds), copies that wait for it are given back to the
+driver. An election takes less time.
+"""
 
 
 @dataclass(slots=True)
@@ -103,9 +105,9 @@ class Round:
     version: int
     home: TopicPartition
     rows: list[tuple[PartitionCopy, Run]]
-    """The copies whose rows are in the request, each with the last run of its row."""
+    """For each row in the request, its copy and the last run of the row."""
     epoch: int
-    """The newest leader epoch that was known when the round was sent."""
+    """The newest leader epoch of `home` that was known when the request was sent."""
 
 
 @dataclass(slots=True)
@@ -114,11 +116,15 @@ class _MapPartition:
 
     waiting: dict[PartitionCopy, None] = field(default_factory=dict)
     copies: dict[PartitionCopy, int] = field(default_factory=dict)
-    """By copy, the leader epoch under which its rows in this partition exist, or -1 if unknown."""
+    """By copy, the leader epoch under which its rows in this map partition certainly exist, or -1
+    if unknown.
+    """
     again: dict[PartitionCopy, int] = field(default_factory=dict)
-    """Copies that write rows again, each up to the ordinal that must be written under `epoch`."""
+    """Copies that write their rows again, by copy: the ordinal of the run up to which rows must be
+    written under `epoch`.
+    """
     epoch: int = -1
-    """The newest known leader epoch."""
+    """The newest known leader epoch of the map partition."""
     is_writing: bool = False
     row_by_row: bool = False
     not_before: float = 0.0
@@ -132,17 +138,19 @@ class _MapPartition:
         self.not_before = now + self.pause.next_s()
 
     def write_again(self, copy: PartitionCopy) -> None:
-        """Write the newest rows of a copy again, because the newest leader may not have them."""
+        """Write the newest rows of a copy again, because a new leader of the map partition may not
+        have them.
+        """
         copy.tail.write_again()
         self.again[copy] = copy.tail.runs[-1].ordinal
         self.waiting[copy] = None
 
     def on_written(self, copy: PartitionCopy, run: Run, epoch: int) -> None:
-        """Note that the row that ends with this run, and all rows before it, were written under
-        `epoch`.
+        """Process the acknowledgement of a row: it and all earlier rows of the copy were written
+        under `epoch`. `run`: the last run of the row.
 
-        Only runs that existed when the leader changed must be written again. A copy of a source
-        with many gaps always has a newer run, so waiting for its newest run would never end.
+        Only runs that existed when the leader changed must be written again. In a source with many
+        gaps, newer runs are announced all the time, so a wait for the newest run would never end.
         """
         if epoch == self.epoch and run.ordinal >= self.again.get(copy, run.ordinal + 1):
             self.copies[copy] = epoch
@@ -173,8 +181,8 @@ class MapWriter:
     def add(self, copy: PartitionCopy, epoch: int = -1) -> None:
         """Start writing the rows of this copy.
 
-        `epoch`: the leader epoch under which another lane wrote the copy's existing rows,
-        or -1 if unknown.
+        `epoch`: the leader epoch of the map partition under which the previous lane wrote the
+        copy's existing rows, or -1 if unknown.
         """
         home = self._map_partition(copy)
         home.copies[copy] = home.epoch if epoch < 0 else epoch
@@ -183,11 +191,13 @@ class MapWriter:
         self.note(copy)
 
     def epoch_of(self, copy: PartitionCopy) -> int:
-        """Return the leader epoch under which the copy's rows certainly exist, or -1 if unknown."""
+        """Return the leader epoch of the map partition under which the copy's rows certainly exist,
+        or -1 if unknown.
+        """
         return self._map_partition(copy).copies.get(copy, -1)
 
     def note(self, copy: PartitionCopy) -> None:
-        """Queue the copy if its map tail has rows to write."""
+        """Queue the copy if it has map rows to write (`MapTail.dirty`)."""
         if copy.tail.dirty:
             self._map_partition(copy).waiting[copy] = None
 
@@ -201,10 +211,12 @@ class MapWriter:
             home.again.pop(copy, None)
             home.waiting.pop(copy, None)
             if not home.waiting:
-                home.failing_since = None  # no copy waits any more, so the next wait begins at 0
+                home.failing_since = None  # no copy waits any more; the next wait begins at 0
 
     def pump(self, now_ms: int) -> None:
-        """Send the rounds that can be sent now."""
+        """Send the waiting rows that can be sent now, in at most one request (`Round`) per map
+        partition.
+        """
         now = self.clock.monotonic()
         if now >= self._next_leaders:
             self._next_leaders = now + LEADERS_EVERY_S
@@ -230,7 +242,10 @@ class MapWriter:
                 home.write_again(copy)
 
     def _pump_one(self, tp: TopicPartition, home: _MapPartition, now_ms: int) -> bool:
-        """Send one round. Returns False if a problem that may last some time prevents this."""
+        """Send the waiting rows of one map partition in one Produce request (`Round`). Return False
+        if that is not possible now: the map topic was deleted, or its partition has no leader or
+        one that cannot be reached. Return True if a connection is only busy.
+        """
         if self._is_topic_lost():
             home.on_failure("", self.clock.monotonic())
             return False
@@ -275,7 +290,7 @@ class MapWriter:
 
     def _is_topic_lost(self) -> bool:
         """Return True if the map topic was deleted, even if it was created again, because the new
-        topic lacks the rows that lanes rely on.
+        topic lacks the earlier rows.
         """
         if self.topic in self.side.missing:
             return True
@@ -301,9 +316,11 @@ class MapWriter:
         )
 
     def on_answer(self, sent: Round, view: memoryview) -> int:
-        """Process the response to a round: its runs become durable, are written again, or fail.
+        """Process the response to a `Round`: its rows become durable, are written again, or their
+        copies fail.
 
-        Returns the time in ms for which the broker will not read from this connection.
+        Return the time in ms for which the broker will not read from this connection because of a
+        quota.
         """
         throttle_ms, answers = produce_answer(sent.version, view, self.side.names)
         if [answer.tp for answer in answers] != [sent.home]:
@@ -359,7 +376,9 @@ class MapWriter:
             )
 
     def on_disconnected(self, unanswered: list[Round]) -> None:
-        """Write the rounds of a lost connection again, in new chunks."""
+        """Write the rows of `unanswered`, the requests of a lost connection, again, in chunks with
+        new numbers.
+        """
         for sent in unanswered:
             self._map_partitions[sent.home].is_writing = False
             for copy, _ in sent.rows:

@@ -50,7 +50,7 @@ class Work(Message, frozen=True, kw_only=True):
     isolation: Isolation
     producer_expiry_ms: int | None
     known_producers: tuple[int, ...]
-    """All producer IDs that Twinlog flows have ever used on this target."""
+    """All producer IDs under which Twinlog flows have ever written to this target."""
     map_topic: str
     map_topic_id: TopicId
     """ID of the map topic. Rows are not written to a re-created topic of the same name, because
@@ -63,7 +63,9 @@ class Work(Message, frozen=True, kw_only=True):
     memory_bytes: int
     accept_source_loss: bool
     has_budget: bool
-    """True if Pace messages limit the lane's fetches."""
+    """True if Pace messages limit the bytes that the lane fetches. It fetches nothing before the
+    first one.
+    """
     tuning: Tuning
     has_transforms: bool = False
     """True if the flow has transforms, so that lanes lend ranges to their application."""
@@ -89,24 +91,28 @@ class TakePartition(StartFacts):
     end: int
     """First upstream offset that is not copied, or 2^63-1 if the copy never ends."""
     open_from: int
-    """First ordinal of the map's newest chunk (`offset_map`, rule C), or -1 if there is none."""
+    """First ordinal of the newest chunk of the offset map, which the new term repeats
+    (`offset_map`, rule C). -1 if no chunk is to be repeated.
+    """
     our_producers: tuple[int, ...]
     """Producer IDs under which earlier generations of this flow wrote to this partition."""
     handed: HandOver | None = None
     fan: Fan | None = None
-    """The branches if records go to several target partitions by key, else None. With branches, the
-    fields above that describe a single target partition are unused.
+    """The target partitions, if records are distributed by key over several of them, else None. If
+    set, the fields above that describe a single target partition are not used.
     """
     compresses: bool = False
     """True if the target recompresses batches, so that it may reject them as too large."""
     transform: str = ""
     """Digest of the topic's transforms in hex, or empty if its records are copied unchanged."""
     written_by: str = ""
-    """Digest of the transforms of the map's newest chunk, or empty if it was copied unchanged."""
+    """Digest of the transforms of the newest chunk of the offset map, or empty if its records were
+    copied unchanged.
+    """
     late_requests_ms: int = 0
-    """Time in ms, from the arrival of the Take, during which requests of a dead lane or connection
-    may still arrive. It matters if the target may have forgotten the producer ID
-    (`lane.cold_starts`).
+    """Time in ms from the arrival of this message, during which requests of an earlier lane or
+    connection may still arrive at the target; 0 if none can. It matters if the target may have
+    forgotten the producer ID (`lane.cold_starts`).
     """
 
 
@@ -134,7 +140,7 @@ class HandOver(Struct, frozen=True, kw_only=True):
     start: StartPoint
     chunk: int
     runs: tuple[Run, ...]
-    """Runs of the open chunk, which the next lane continues."""
+    """Runs of the last chunk of the offset map, to which the next lane adds runs."""
     durable_ordinal: int
     map_epoch: int = -1
     """Leader epoch of the map's partition under which `runs` are durable, or -1 if unknown."""
@@ -151,7 +157,9 @@ class Take(Message, frozen=True, kw_only=True):
 
 
 class Pace(Message, frozen=True, kw_only=True):
-    """Maximum fetch rates by topic until the next Pace. Topics without a rate fetch nothing."""
+    """Maximum bytes per second to fetch, by topic, until the next Pace. Topics without a rate fetch
+    nothing.
+    """
 
     bytes_per_second: dict[str, int]
 
@@ -216,7 +224,9 @@ class Troubled(Message, frozen=True, kw_only=True):
     message: str
     is_retriable: bool
     wait_ms: int
-    """Time in ms during which this partition's unanswered requests may still arrive, or 0."""
+    """Time in ms during which requests of this partition that got no response may still arrive at
+    the target; 0 if none can.
+    """
     had_begun: bool = False
     """True if the lane had found the start point and had begun to copy."""
     lost: tuple[int, int] | None = None
@@ -224,11 +234,13 @@ class Troubled(Message, frozen=True, kw_only=True):
     poison: tuple[int, int] | None = None
     """[first, next) of the upstream offsets that caused the failure, or None if unknown."""
     finding: LogFinding | None = None
-    """A finding on which an operator must decide. The driver turns it into a message."""
+    """The problem, if an operator must decide what to do, else None. The driver turns it into a
+    message that names the flow.
+    """
 
     def worded(self, flow: str, *, is_shared: bool) -> Troubled:
-        """Return this Troubled with the message of its finding for this flow, or unchanged if there
-        is no finding. `is_shared`: the remote topics keep the names of the source topics.
+        """Return this message with the text of its finding for this flow. Return it unchanged if it
+        has no finding. `is_shared`: the remote topics keep the names of the source topics.
         """
         if self.finding is None:
             return self
@@ -265,7 +277,9 @@ class PartitionProgress(Struct, frozen=True, kw_only=True):
     """True if the target certainly remembers the producer ID (`mirror.copy.partition`)."""
     target_epoch: int
     sees_end: bool = True
-    """True if the partition's source broker responds, so that `source_end` is current."""
+    """True if the broker from which the partition is read responds, so that `source_end` is
+    current.
+    """
     waits_for_map: bool = False
     """True if batches cannot be sent until a row of the offset map is written."""
     batches: int = 0
@@ -273,11 +287,11 @@ class PartitionProgress(Struct, frozen=True, kw_only=True):
     recoded: int = 0
     """Number of `batches` that were decoded, or recompressed with another codec."""
     age: Timings = NO_TIMINGS
-    """Ages of the batches read since the last report."""
+    """Ages of the batches that were read since the last report."""
     latency: Timings = NO_TIMINGS
-    """Latencies of the batches acknowledged since the last report."""
+    """Latencies of the batches that were acknowledged since the last report."""
     gap: Gap | None = None
-    """A gap that was found since the last report, or None."""
+    """Missing source offsets that were found since the last report, or None."""
     map_epoch: int = -1
     """Leader epoch of the map's partition under which the copy's rows exist, or -1 if unknown."""
     lost: tuple[tuple[int, int], ...] = ()
@@ -299,7 +313,7 @@ class UnreachableCluster(Struct, frozen=True, kw_only=True):
 
 
 def unreachable_cluster(error: TwinlogError) -> UnreachableCluster:
-    """Return the code and message of an error, as a field of a lane's message."""
+    """Return the code and message of an error as an `UnreachableCluster`, which a lane can send."""
     return UnreachableCluster(code=error.code, message=error.message)
 
 
@@ -323,7 +337,7 @@ class LaneLoad(Struct, frozen=True, kw_only=True):
     waiting_records: int = 0
     """Number of records that were read and are not yet acknowledged by the target."""
     free_bytes: int = 0
-    """Unused bytes of the lane's memory for records."""
+    """Bytes of the lane's memory for records that are not used."""
     received_bytes: int = 0
     """Bytes received from the source's brokers."""
     sent_bytes: int = 0

@@ -19,8 +19,8 @@ class Channel(Protocol):
 
     @property
     def last_heard(self) -> float:
-        """Time by CLOCK_BOOTTIME, in s, up to which the driver provably received data from the
-        lane.
+        """Time by CLOCK_BOOTTIME, in s, up to which the driver provably received data from the lane
+        (`channel.frames`).
         """
 
     @property
@@ -37,7 +37,9 @@ class Channel(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LanePorts:
-    """A lane's connections. Tests pass in-memory clusters and a manual clock instead."""
+    """Everything outside the lane that it uses. Tests pass in-memory clusters and a manual clock
+    instead.
+    """
 
     clock: Clock
     source: ClusterSide

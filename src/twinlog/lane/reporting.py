@@ -27,7 +27,9 @@ class Reporter:
     def __init__(
         self, source: SourceSide, gaps: GapWatch, map_epoch: Callable[[PartitionCopy], int]
     ) -> None:
-        """`map_epoch` returns the leader epoch under which a copy's rows are in the map."""
+        """`map_epoch(copy)`: the leader epoch of the map's partition under which the copy's rows
+        exist, or -1 if unknown.
+        """
         self._source = source
         self._gaps = gaps
         self._map_epoch = map_epoch
@@ -36,7 +38,9 @@ class Reporter:
     def changes(
         self, partitions: Iterable[LanePartition], now_ms: int
     ) -> Iterator[PartitionProgress]:
-        """Yield the progress of each partition that differs from its last report."""
+        """Yield the progress of each partition whose progress differs from that in its last
+        report.
+        """
         for held in partitions:
             if held.copy is None:
                 continue
@@ -92,7 +96,9 @@ def _pop_ranges(left_out: list[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
 def troubled_message(
     tp: TopicPartition, error: TwinlogError, copy: Copy | None, wait_ms: int
 ) -> Troubled:
-    """Return the message for a partition that failed."""
+    """Return the message for a partition that failed. `copy`: None if the start point was not
+    found. `wait_ms`: see `Troubled`.
+    """
     # each of the two errors may name copied records that the source lost, which the driver must
     # remember
     both = (error, None if copy is None else copy.source_trouble)
@@ -114,17 +120,19 @@ def troubled_message(
 
 def _source_end(copy: Copy, state: SourceState | None) -> int:
     if copy.state is CopyState.TAKEN_OVER:
-        # a copy that other clients ended reads nothing, and is started only if it lacks no record,
-        # so the position of the copy is the end
+        # a copy that other clients ended reads nothing. It is started only if the source has no
+        # more records to copy, so the position of the copy is the end
         return copy.acked_upstream
     return -1 if state is None else state.source_end
 
 
 def handed_tail(key: PartitionKey, take: TakePartition, handed: HandOver, work: Work) -> MapTail:
-    """Return the map tail with which a lane continues a partition that was handed over.
+    """Return the newest runs of the map (`MapTail`) with which a lane continues a partition that
+    another lane handed over.
 
-    In a shared topic, the previous lane has written a final mark (`mirror.map.offset_map.Mark`). So
-    a mark that is not final must be durable before this lane sends anything.
+    In a topic to which other clients write, the previous lane has written a final mark: nothing of
+    this flow follows (`mirror.map.offset_map.Mark`). So a mark that is not final must be durable
+    before this lane sends anything.
     """
     start, mark, durable = handed.start, take.mark, handed.durable_ordinal
     if not work.is_ours_alone:
@@ -145,7 +153,8 @@ def handed_tail(key: PartitionKey, take: TakePartition, handed: HandOver, work: 
 
 
 def hand_over(copy: PartitionCopy, map_epoch: int = -1) -> HandOver | None:
-    """Return the position at which the next lane resumes, or None if that lane must search.
+    """Return the position at which the next lane resumes, or None if that lane must search both
+    logs.
 
     The copy must have no request in flight. `map_epoch`: the leader epoch under which the copy's
     rows are in the map. The position and the source leader epoch of the offset before it are

@@ -13,8 +13,8 @@ from twinlog.mirror.copy.transformed import RangeDesk, TransformedCopy, Transfor
 from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
 
 UNANSWERED_AFTER_S: Final = 180.0
-"""Time without an answer to a range after which its partition is given back to the driver. A job of
-the application ends earlier, and its ranges are then offered again (`sides.range_port`).
+"""If a range has had no answer for this many seconds, its partition is given back to the driver. A
+job of the application ends earlier, and its ranges are then offered again (`sides.range_port`).
 """
 
 
@@ -26,10 +26,10 @@ class Transforming:
         self.desk = None if application is None else RangeDesk(application)
 
     def refusal(self, take: TakePartition) -> PartitionError | None:
-        """Return the error that prevents this lane from beginning a partition now, or None if there
-        is none.
+        """Return the reason why this lane must not begin to copy a partition now because of its
+        transforms, or None if it may.
 
-        A partition with a transform is never copied untransformed instead.
+        If the transform is not available, the partition is never copied untransformed instead.
         """
         handed_by = "" if take.handed is None else take.handed.transform
         if not (take.transform or take.written_by or handed_by):
@@ -64,14 +64,18 @@ class Transforming:
         return self._target.topic_ids.get(self._work.dead_letters, NO_TOPIC_ID)
 
     def dead_letters(self) -> DeadLetterTarget | None:
-        """Return the target of failed records, or None if failed records are not quarantined."""
+        """Return the partition to which failed records are written, or None if failed records are
+        not quarantined.
+        """
         if not self._work.dead_letters:
             return None
         partition = TopicPartition(self._work.dead_letters, 0)
         return DeadLetterTarget(partition, self._letters_id, self._work.flow)
 
     def unanswered(self) -> Iterator[tuple[TransformedCopy, PartitionError]]:
-        """Yield each copy whose range is unanswered after UNANSWERED_AFTER_S, with its error."""
+        """Yield (copy, error) for each copy of which a range has had no answer for
+        UNANSWERED_AFTER_S.
+        """
         for copy, source_range in (
             () if self.desk is None else self.desk.unanswered(UNANSWERED_AFTER_S)
         ):

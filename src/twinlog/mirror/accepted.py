@@ -9,16 +9,21 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accepted:
-    """The foreign records of one target log, up to the log's end, and the value of K after them.
+    """The foreign records of one target log, up to the log's end, and K after them (target offset
+    minus ordinal, `mirror.start_point`).
 
-    Accepted records only increase K. So a start that finds this K, or a larger one, in the offset
-    map need not check the ranges again (`mirror.map.foreign_records`).
+    Accepted records only increase K. So if the offset map already has this K or a larger one, a
+    start need not check `ranges` again (`mirror.map.foreign_records`).
     """
 
     ranges: tuple[tuple[int, int], ...]
-    """Rising ranges [first, next) of target offsets, with records of this flow between them."""
+    """Target offset ranges [first, next) of the foreign records, in ascending order. Between two
+    ranges are records of this flow.
+    """
     k: int
-    """Target offset minus ordinal, for all of this flow's records after the last range."""
+    """Target offset minus ordinal (number of records that the flow wrote before), the same for all
+    of this flow's records after the last range.
+    """
     digest: int = 0
     """CRC-32 of the foreign batches' base offsets, producer IDs and checksums, because an
     acceptance does not cover different records at the same offsets.

@@ -39,12 +39,14 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogRanges:
-    """Offset ranges of both logs of a partition, and of target records that the source deleted."""
+    """Offset ranges of both logs of a partition: `here` of the source, `there` of the target."""
 
     here: Span
     there: Span
     target_only: Span | None = None
-    """Target offsets whose upstream offsets are below the source's log start."""
+    """Target offsets of records that the source has deleted, or None if there are none or it is
+    unknown.
+    """
 
     def __str__(self) -> str:
         text = f"the source holds upstream offsets {self.here}, the target offsets {self.there}"
@@ -57,7 +59,9 @@ class LogRanges:
 
 
 def sides(source: LogEnds, target: LogEnds, runs: Sequence[Run] = ()) -> LogRanges:
-    """Return the ranges of both logs. `runs` show which target records the source has deleted."""
+    """Return the ranges of both logs. `runs`: those of the offset map, which show which target
+    records the source has deleted.
+    """
     kept = lost_at(runs, source.log_start, target)
     return LogRanges(
         here=Span(source.log_start, source.log_end),
@@ -67,8 +71,8 @@ def sides(source: LogEnds, target: LogEnds, runs: Sequence[Run] = ()) -> LogRang
 
 
 def lost_at(runs: Sequence[Run], upstream: int, target: LogEnds) -> Span | None:
-    """Return the target offsets of all records that were copied from this upstream offset on, or
-    None if it is before the first run.
+    """Return the target offsets of all records that were copied from source offset `upstream` on,
+    or None if that offset is before the first run.
 
     If the upstream offset is in a gap of the source, the range begins with the next copied record.
     """
@@ -84,7 +88,7 @@ def lost_at(runs: Sequence[Run], upstream: int, target: LogEnds) -> Span | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogFinding:
-    """Why a partition stops, if an operator must decide what happens to records."""
+    """The reason why a partition stops, if an operator must decide what happens to its records."""
 
     code: str
     what: str
@@ -120,12 +124,16 @@ class LogFinding:
         return error
 
     def in_flow(self, flow: str, *, is_shared: bool = False) -> PartitionError:
-        """Return the error with a message that names the flow."""
+        """Return an error for this finding, whose message names the flow. `is_shared`: see
+        `worded`.
+        """
         text, at = self.worded(flow, is_shared=is_shared), self.target or self.source
         return PartitionError(text, code=self.code, partition=at)
 
     def _export(self, side: str, flow: str) -> str:
-        """Return the command that exports one side's log: on the target, only the span if known."""
+        """Return the command that exports the log of `side`. For the target, it exports only `span`
+        if that is known.
+        """
         tp = self.source if side == SOURCE else self.target
         if tp is None:
             return ""
@@ -207,7 +215,9 @@ _WORDS: Final = {
 
 
 def target_error(target: TopicPartition, what: str, *, code: str, **more: Any) -> PartitionError:
-    """Return an error about the target's log. `more`: other fields of `LogFinding`."""
+    """Return an error about the target's log. `what`: the problem. `more`: other fields of
+    `LogFinding`.
+    """
     return LogFinding(code=code, what=f"{target}: {what}", target=target, **more).error()
 
 

@@ -57,13 +57,17 @@ class PartitionPlan(PartitionPair):
     """Digest of the topic's transforms, in hex, or empty if its records are copied unchanged."""
     end: int = FOREVER
     is_new: bool = False
-    """Whether the partition was created after the first survey of topics (`survey.newcomers`)."""
+    """Whether the partition was created after the flow's first topic discovery
+    (`survey.newcomers`).
+    """
     had_row: bool = False
-    """Whether the state topic says that the offset map once had a row of this copy
+    """Whether a row of the state topic shows that the offset map once had a row of this copy
     (`mirror.state.copies`).
     """
     begin_at: int = -1
-    """Upstream offset where the copy begins if it is new, or -1 to begin as configured."""
+    """Upstream offset where the copy begins if the map has no row of it, or -1 to begin as
+    configured.
+    """
     refusal: Refusal | None = None
     """The reason why the copy must not begin if the offset map has no row of it, or None. For
     example, MirrorMaker 2 copied the partition before this flow (`control.adopt.adoption`).

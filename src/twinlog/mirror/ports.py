@@ -1,7 +1,8 @@
 """Read access to a cluster's logs for cold starts, implemented by the lane (`lane.sides.log_view`).
 
-Every call queries many partitions, so that a thousand cold starts cost a handful of requests. The
-returned mapping lacks the partitions whose query failed, and `problems` has the reasons.
+Every call queries many partitions, so that a thousand cold starts (`mirror.start`) cost a handful
+of requests. The returned mapping lacks the partitions whose query failed, and `problems` has the
+reasons.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class LogEnds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerTail:
-    """The broker's state of this flow's producer ID in one target partition."""
+    """The leader's state of this flow's producer ID in one target partition."""
 
     last_sequence: int
     last_timestamp: int
@@ -74,8 +75,9 @@ class LogView(Protocol):
     def producers(
         self, tps: set[TopicPartition], producer_id: int
     ) -> Mapping[TopicPartition, ProducerTail] | None:
-        """Return the states of a producer ID that the brokers list, or None if they cannot be
-        queried because of missing permission or an old broker.
+        """Return the leader's state of a producer ID by partition. Partitions whose leader does not
+        list the ID are left out. Return None if a missing permission or an old broker prevents the
+        query.
         """
 
 
@@ -85,7 +87,9 @@ def answer_of(
     view: LogView,
     missing: str = "its leader does not answer for it",
 ) -> T:
-    """Return the partition's result, or raise its problem, or NO_LEADER if no problem is known."""
+    """Return the result for `tp`. If it has none, raise its error in `view.problems` or, without
+    one, a PartitionError (NO_LEADER) with the text `missing`.
+    """
     answer = answers.get(tp)
     if answer is not None:
         return answer

@@ -1,10 +1,10 @@
 """Upstream records that a copy permanently skips at an operator's request, by exact offsets.
 
 The copy treats a skipped record like one that the source's cleaner removed before it was read. The
-next record gets the ordinal that the skipped one would have had, and the offset map has a gap
-there, announced before the data. So all rules for compacted sources also apply to skips, including
-those for crashes and late requests. A skip is decided by the offset alone, never by the record's
-current content, so every later start skips the same records.
+next record gets the ordinal (count of the flow's records before it) that the skipped one would have
+had. The offset map has a gap there, which is announced before the data. So all rules for compacted
+sources also apply to skips, including those for crashes and late requests. A skip is decided by the
+offset alone, never by the record's current content, so every later start skips the same records.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ class Skip:
     first: int
     next: int
     is_batch: bool = False
-    """Whether the range is a batch that cannot be decoded, and is skipped as a whole, unchecked."""
+    """Whether the range is a batch that cannot be decoded. Such a batch is skipped as a whole, and
+    its bytes are not checked.
+    """
 
     def __str__(self) -> str:
         if self.next == self.first + 1:

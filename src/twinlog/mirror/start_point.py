@@ -62,7 +62,7 @@ class KnownDeadLetters(NamedTuple):
     epoch: int
     """Leader epoch of the dead-letter partition when its log was read, or -1 if unknown."""
     offsets: tuple[int, ...]
-    """Source offsets of the dead letters at or after the copy's position."""
+    """Source offsets of the dead letters for records at or after the copy's position."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +92,9 @@ class StartPoint:
     target_epoch: int = -1
     """Leader epoch of the target partition under which its log was checked, or -1 if unknown."""
     compared: int = -1
-    """Number of last target records found equal at the source, or -1 if none was compared."""
+    """Number of records at the end of the target log that were found equal at the source, or -1 if
+    none was compared.
+    """
     jumps: tuple[Run, ...] = ()
     """Runs before `ordinal` that correct the map, because other clients wrote between the records,
     or because another lane's batch was appended instead of the announced one.
@@ -105,10 +107,11 @@ class StartPoint:
     """The known dead letters, or None if the flow has no dead-letter topic."""
 
     def mark(self, known_mark: Mark | None) -> Mark | None:
-        """Return the mark with which the copy begins. `known_mark`: the mark in the map, which was
-        read before the logs were checked.
+        """Return the mark (`offset_map.Mark`) with which the copy begins. `known_mark`: the mark in
+        the map, which was read before the logs were checked, or None.
 
-        If other clients ended the copy, the mark is final: the end that this start found.
+        If other clients ended the copy, the result is a final mark at the end that this start
+        found.
         """
         if self.taken_over:
             return Mark(self.ordinal, self.k + self.ordinal, is_final=True)
@@ -128,7 +131,7 @@ class CopyRules:
     """
     recompression: Recompression | None = None
     join_bytes: int = 0
-    """Maximum size in bytes of a batch that small batches are joined to; 0 disables joining."""
+    """Maximum size in bytes of a batch into which small batches are joined; 0 disables joining."""
 
     safe_age_ms: int | None = field(init=False)
     """Age in ms up to which a record certainly keeps the producer ID alive; None if unknown."""
@@ -139,10 +142,12 @@ class CopyRules:
         object.__setattr__(self, "safe_age_ms", age)
 
     def is_remembered_after(self, timestamp: int, now_ms: int) -> bool:
-        """Return True if the producer ID is certainly remembered after this record timestamp."""
+        """Return True if brokers certainly remember the producer ID after a record with this
+        timestamp (ms).
+        """
         age = self.safe_age_ms
         return age is not None and timestamp > now_ms - age
 
     def is_remembered_at(self, start: StartPoint, now_ms: int) -> bool:
-        """Return True if this flow's producer ID is certainly remembered at this start point."""
+        """Return True if brokers certainly remember this flow's producer ID at this start point."""
         return start.is_protected and self.is_remembered_after(start.last_timestamp, now_ms)

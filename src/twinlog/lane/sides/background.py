@@ -1,9 +1,9 @@
 """Runs a lane's blocking work outside its loop: connecting, metadata, cold starts.
 
 Jobs run on threads. The loop collects their results and is woken through a socket pair. Each kind
-of job has its own threads, so that no kind waits for another: a start may read for minutes under a
-quota, and connecting to an unreachable broker blocks for seconds. A cluster client is used by one
-job at a time.
+of job has its own threads, so that no kind waits for another. For example, a cold start may read
+for minutes under a quota, and connecting to an unreachable broker blocks for seconds. A cluster
+client is used by one job at a time.
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ THREADS: Final = {
 
 
 class LaneJobs:
-    """Runs jobs on threads and passes their results to the thread that calls `deliver`."""
+    """Runs jobs on threads, and passes their results to the loop's thread, which calls
+    `deliver`.
+    """
 
     def __init__(self) -> None:
         self._pools = {
@@ -60,7 +62,7 @@ class LaneJobs:
 
     @property
     def is_closed(self) -> bool:
-        """True if the lane ends, so that results are no longer wanted."""
+        """True if the lane ends, so that results of jobs are no longer needed."""
         return self._stopping.is_set()
 
     def pause(self, seconds: float) -> None:
@@ -89,8 +91,8 @@ class LaneJobs:
                 raise
 
     def deliver(self) -> None:
-        """Call the callbacks of finished jobs. Raises a job's exception if it is no TwinlogError,
-        because it is a bug.
+        """Call the callbacks of finished jobs. If a job raised an exception that is no
+        TwinlogError, raise it here, because it is a bug.
         """
         try:
             while self._wake_out.recv(4096):

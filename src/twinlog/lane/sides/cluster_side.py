@@ -57,9 +57,10 @@ class NewestEpochs:
         self._newest: dict[TopicPartition, _NewestEpoch] = {}
 
     def is_older(self, tp: TopicPartition, topic_id: TopicId, epoch: int, now: float) -> bool:
-        """Return True if a newer epoch is known. Otherwise store this epoch and return False.
+        """Return True if a newer epoch of this partition is known. Otherwise store `epoch` and
+        return False.
 
-        Must be called once for each response. `now` is monotonic, in seconds.
+        Must be called once for each response. `now`: monotonic time in seconds.
         """
         if topic_id == NO_TOPIC_ID or epoch == NO_EPOCH:
             self._newest.pop(tp, None)
@@ -102,12 +103,14 @@ an unreachable cluster.
 
 
 def connection_key(node: int, number: int) -> int:
-    """Return the key of a broker's connection with this number; 0 is the first connection."""
+    """Return the key of a connection to broker `node` in `ClusterSide.connections`. `number`: 0 for
+    the first connection, from 1 on for further ones.
+    """
     return node | number << _NODE_BITS
 
 
 def node_of(key: int) -> int:
-    """Return the node ID of a connection's broker, from the connection's key."""
+    """Return the node ID of the broker to which the connection with this key belongs."""
     return key & ((1 << _NODE_BITS) - 1)
 
 
@@ -132,13 +135,15 @@ class _Pause:
 
 @dataclass(slots=True, kw_only=True)
 class ClusterSide:
-    """Leaders and hot connections of one cluster. Used by the loop's thread only."""
+    """Leaders of one cluster, and connections that never block (`HotConnection`). Used by the
+    loop's thread only.
+    """
 
     settings: ClusterSettings
     background: LaneJobs
     selector: selectors.BaseSelector
     pool: FramePool
-    """Buffers of all hot connections to this cluster."""
+    """Buffers for responses, which all connections to this cluster share."""
     clock: Clock
     user_timeout_ms: int = 0
     """TCP_USER_TIMEOUT, after which the kernel drops a connection with unacknowledged data, or 0
@@ -151,7 +156,9 @@ class ClusterSide:
     """Brokers to which no connection can be opened, each with the time of the first failure."""
     topic_ids: dict[str, TopicId] = field(default_factory=dict)
     metadata_requested_at: dict[str, float] = field(default_factory=dict)
-    """By topic, when the newest metadata about its ID or its absence was requested (monotonic)."""
+    """By topic, the monotonic time at which the newest metadata was requested that shows the
+    topic's ID, or that it does not exist.
+    """
     names: dict[bytes, str] = field(default_factory=dict)
     missing: set[str] = field(default_factory=set)
     """Topics that did not exist at their last query."""
@@ -175,10 +182,14 @@ class ClusterSide:
     _node_pause: dict[int, _Pause] = field(default_factory=dict)
     _wanted_topics: set[str] = field(default_factory=set)
     _queried_before: set[str] = field(default_factory=set)
-    """Topics whose last query failed or found no leader. Only they wait for the pause to end."""
+    """Topics whose last query failed or found a partition without a leader. Only these topics are
+    not queried again before the pause ends.
+    """
     _answered_topics: set[str] = field(default_factory=set)
     _doubtful: dict[int, float] = field(default_factory=dict)
-    """Brokers whose connection broke, each with the time until which leaders are queried."""
+    """By broker whose connection broke, the time until which the leaders of its partitions are
+    queried.
+    """
     _next_doubtful_query: float = 0.0
     _muted: list[float] = field(default_factory=list)
     """Times at which throttling brokers will read from their connections again."""
@@ -190,7 +201,9 @@ class ClusterSide:
     _queried_at: float = 0.0
     _newest: NewestEpochs = field(default_factory=NewestEpochs)
     _queries_another: bool = False
-    """True if the next query goes to another broker, because the last broker may be stale."""
+    """True if the next query must go to another broker, because the last one may have stale
+    metadata.
+    """
     _refresh_pause: _Pause = field(default_factory=_Pause)
 
     @contextmanager
@@ -213,7 +226,9 @@ class ClusterSide:
             self._idle.append(client)
 
     def renew(self, security: SecuritySettings | None) -> None:
-        """Use these settings for new connections. Refused connections are retried immediately."""
+        """Use these settings for new connections. Connections that brokers have refused are retried
+        immediately.
+        """
         if security == self.settings.security:
             return
         self.settings = replace(self.settings, security=security)
@@ -237,12 +252,14 @@ class ClusterSide:
         self._queries_another = True
 
     def forget_leader(self, tp: TopicPartition) -> None:
-        """Forget a leader whose broker reported that it does not lead this partition."""
+        """Forget this partition's leader, because that broker reported that it does not lead the
+        partition.
+        """
         self.leaders.pop(tp, None)
         self._wanted_topics.add(tp.topic)
 
     def tick(self) -> None:
-        """Start a refresh if one is due. Called by the loop on every turn."""
+        """Start a metadata query if one is due. Called by the loop on every turn."""
         if self._doubtful:
             self._query_doubtful()
         if not self._wanted_topics or self._refreshing:
@@ -382,23 +399,25 @@ class ClusterSide:
             if node != node_of(node):
                 return  # only the first connection shows if a broker can be reached
             self.unreached.setdefault(node, now)
-            if not self.connections:  # with connections, only this broker is unreachable
+            if not self.connections:  # otherwise, other brokers can be reached
                 self.problem = unreachable_cluster(error)
             self._query_leaders_of(node)
 
         self.background.submit(JobKind.CONNECTION, open_connection, on_opened, on_failed)
 
     def on_throttled(self, connection: HotConnection, ms: int) -> None:
-        """Note that the broker does not read from this connection for `ms`."""
+        """Store that the broker will not read from this connection for `ms`, because of a quota."""
         connection.on_throttled(ms)
         self._longest_mute_ms = max(self._longest_mute_ms, ms)
         if ms > 0:
             self._muted.append(self.clock.monotonic() + ms / 1000)
 
     def muted_ms(self) -> int:
-        """Return the longest time in ms for which a broker will read nothing from this lane.
+        """Return the longest time in ms for which a broker, because of a quota, will read nothing
+        from a connection of this lane.
 
-        A mute that has begun since the last call counts in full, even if it has already ended.
+        A mute that has begun since the last call counts with its full duration, even if it has
+        already ended.
         """
         now = self.clock.monotonic()
         longest_ms, self._longest_mute_ms = self._longest_mute_ms, 0
@@ -411,7 +430,9 @@ class ClusterSide:
         return max(0, int(1000 * (self._muted_until - now)))
 
     def muted_s(self) -> float:
-        """Return the time until a muted connection may send again, or 0 if none is muted."""
+        """Return the time in seconds until the first muted connection may send again, or 0 if none
+        is muted.
+        """
         if not self._muted:
             return 0.0
         now = self.clock.monotonic()
@@ -419,8 +440,8 @@ class ClusterSide:
         return min(self._muted, default=now) - now
 
     def broken_connections(self) -> Iterator[tuple[int, Disconnected]]:
-        """Yield connections that broke while sending, whose broker stopped responding, or whose
-        authenticated session (SASL) expires soon.
+        """Yield (key, error) for each connection that must be closed: it broke while sending, its
+        broker stopped responding, or its authenticated session (SASL) expires soon.
         """
         yield from list(self._broken.items())
         now = self.clock.monotonic()
@@ -469,7 +490,9 @@ class ClusterSide:
         return since is None or self.clock.monotonic() - since < SUSPECT_AFTER_S / 2
 
     def drop(self, node: int) -> list[object]:
-        """Close a broken connection, and return the contexts of its unanswered requests."""
+        """Close the connection with this key, and return the contexts of its unanswered requests
+        (`HotConnection.submit`).
+        """
         self._broken.pop(node, None)
         connection = self.connections.pop(node, None)
         if connection is None:
@@ -483,7 +506,9 @@ class ClusterSide:
         return unanswered
 
     def flush(self, node: int, connection: HotConnection) -> None:
-        """Send what the socket accepts, and select the connection for writing if bytes remain."""
+        """Send as many buffered bytes as the socket accepts. If some remain, select the connection
+        for writing.
+        """
         self.before_sending()
         try:
             done = connection.flush()

@@ -9,9 +9,9 @@ joined. So if at least two batches are due within a few milliseconds, the next F
     balanced         F   F   F   F            F            F
                    |<- steady ->|             |<- not steady: nothing is gained by waiting ->|
 
-The broker responds as soon as it has the bytes of the batches that are due, so the last one of them
-does not wait. A Fetch never waits longer than the limit. After a response without records the
-traffic is no longer steady, and the next Fetch waits for the first record only.
+The broker responds as soon as it has the bytes of the batches that are due, so the last of these
+batches does not wait. A Fetch never waits longer than the limit. After a response without records
+the traffic is no longer steady, and the next Fetch waits for the first record only.
 """
 
 from __future__ import annotations
@@ -20,11 +20,13 @@ from dataclasses import dataclass
 from typing import Final
 
 MOST_BYTES: Final = 64 * 1024
-"""Maximum bytes for which a Fetch waits. A backlog has more, so brokers return it immediately."""
+"""Maximum `min_bytes` of a Fetch. If there is a backlog, more bytes are available, so brokers
+respond immediately.
+"""
 
 SLOW_S: Final = 0.02
-"""Maximum interval between batches in the averages. Longer intervals are counted as this one, so
-that steady traffic is noticed soon after a pause.
+"""Maximum interval between batches in the averages. Longer intervals count as this one, so that
+steady traffic after a pause is noticed soon.
 """
 
 SHARE: Final = 0.3
@@ -36,13 +38,15 @@ class Gathering:
     """The interval and size of the batches that one broker returns."""
 
     longest_ms: int
-    """Maximum time for which a Fetch waits for more than one batch; 0 if it must not wait."""
+    """Maximum time (ms) for which a Fetch waits for more than one batch; 0 if it must not wait."""
     _interval_s: float = SLOW_S
     _batch_bytes: float = 0.0
     _arrived_at: float = 0.0
 
     def on_records(self, now: float, batches: int, size: int) -> None:
-        """Note a response with this many batches, of `size` bytes in total."""
+        """Update the averages after a response with `batches` batches of `size` bytes in total.
+        `now`: monotonic time.
+        """
         count = max(1, batches)
         interval = min(SLOW_S, now - self._arrived_at) / count
         self._arrived_at = now
@@ -50,11 +54,15 @@ class Gathering:
         self._batch_bytes += SHARE * (size / count - self._batch_bytes)
 
     def on_empty(self) -> None:
-        """Note a response without records."""
+        """Reset the interval after a response without records, because traffic is no longer
+        steady.
+        """
         self._interval_s = SLOW_S
 
     @property
     def least_bytes(self) -> int:
-        """Bytes for which the next Fetch waits, or 0 if it returns with the first record."""
+        """Number of bytes for which the next Fetch must wait, or 0 if it must return with the first
+        record.
+        """
         due = int(self.longest_ms / 1000 / self._interval_s)
         return min(MOST_BYTES, int((due - 0.5) * self._batch_bytes)) if due > 1 else 0

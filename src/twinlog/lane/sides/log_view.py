@@ -24,7 +24,9 @@ T = TypeVar("T")
 
 
 class ClusterLogView:
-    """Reads one cluster's logs. `problems` has the errors of partitions without a result."""
+    """Reads the logs of one cluster for one search. `problems`: the errors of partitions without a
+    result.
+    """
 
     def __init__(self, client: ClusterClient) -> None:
         self._client = client
@@ -69,7 +71,7 @@ class ClusterLogView:
             out[tp] = LogEnds(
                 log_start=start.offset,
                 high_watermark=high.offset,
-                # a leader returns -1 as the end if its log has been empty in every epoch
+                # a leader returns -1 as the end if its log was empty in every leader epoch
                 log_end=max(end.end_offset, high.offset),
                 leader_epoch=end.leader_epoch,
             )

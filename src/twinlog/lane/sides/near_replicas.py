@@ -2,9 +2,9 @@
 (KIP-392, `client.rack`).
 
 If a partition has a replica in the local rack, its leader returns that replica's ID and no records.
-The replica is read for some minutes, and then the leader is queried again. The leader is also
-queried immediately if the replica does not respond, or returns an error that it may return only
-because it is a follower (it lags, is fenced, or the position is out of its range).
+The replica is read for some minutes, and then the leader is queried again. The leader is queried
+immediately if the replica does not respond. The same applies to errors that the replica may return
+only because it is a follower: it lags, is fenced, or the position is out of its range.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ PREFERRED_FOR_S: Final = 300.0
 """Seconds for which a nearby replica is read, as in Java's consumer (metadata.max.age.ms)."""
 
 AVOIDED_FOR_S: Final = 10.0
-"""After a replica failed, the leader is read for this many seconds, even if it names a replica."""
+"""After a nearby replica failed, the partition is read from its leader for this many seconds, even
+if the leader names a replica.
+"""
 
 CONNECTED_WITHIN_S: Final = 5.0
 
@@ -41,7 +43,9 @@ class NearReplicas:
         return leader if known is None else known[0]
 
     def prefer(self, tp: TopicPartition, node: int) -> bool:
-        """Use the replica that the leader named. Returns False if a replica failed recently."""
+        """Read the partition from `node`, the replica that its leader named, and return True.
+        Return False if a nearby replica of the partition has failed recently.
+        """
         now = self._clock.monotonic()
         if self._avoided.get(tp, 0.0) > now:
             return False
@@ -50,7 +54,9 @@ class NearReplicas:
         return True
 
     def is_read(self, tp: TopicPartition, node: int) -> bool:
-        """Return True if the partition is read from this broker as a nearby replica."""
+        """Return True if the partition is read from broker `node` because that is a nearby replica,
+        not the leader.
+        """
         known = self._chosen.get(tp)
         return known is not None and known[0] == node
 

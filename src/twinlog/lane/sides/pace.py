@@ -33,7 +33,9 @@ class TopicBuckets:
         return self._has_budget
 
     def set_rates(self, rates: Mapping[str, int]) -> None:
-        """Set the driver's shares in bytes per second. Topics without a share fetch nothing."""
+        """Set this lane's shares of the limit by topic, in bytes per second. Topics without a share
+        fetch nothing.
+        """
         self.fill()
         self._rates = dict(rates)
 
@@ -49,11 +51,13 @@ class TopicBuckets:
         return not self._has_budget or self._left.get(topic, 0.0) > 0
 
     def charge(self, topic: str, size: int) -> None:
-        """Charge fetched bytes to a topic."""
+        """Subtract fetched bytes from a topic's bucket."""
         self._left[topic] = self._left.get(topic, 0.0) - size
 
     def max_fetch_bytes(self, topic: str, unbound: int, *, partitions: int) -> int:
-        """Return the maximum bytes per fetch and partition, or `unbound` without a budget."""
+        """Return the maximum bytes per fetch and partition of this topic, or `unbound` without a
+        budget. `partitions`: number of the topic's partitions on this lane.
+        """
         if not self._has_budget:
             return unbound
         share = int(self._rates.get(topic, 0.0) * BURST_S) // partitions

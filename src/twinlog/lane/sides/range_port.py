@@ -39,8 +39,8 @@ from twinlog.errors import TwinlogError
 from twinlog.mirror.copy.ranges import RangeAnswer, SourceRange
 
 OFFERED_AGAIN_S: Final = 90.0
-"""Time without an answer after which a range is offered again: longer than a job of the application
-is permitted to run (`TransformsWork.job_limit_s`).
+"""Time in seconds without an answer after which a range is offered again. It is longer than the
+application permits a job to run (`TransformsWork.job_limit_s`).
 """
 
 
@@ -52,8 +52,8 @@ class _WaitingRange:
     offered_at: float
     """Monotonic time of the last offer."""
     since: float
-    """Monotonic time since when the range waits: the latest of its first offer, the last answer to
-    an earlier range, and the first answer to a later range.
+    """Monotonic time at which the wait for the answer began. It is the latest of: the first offer,
+    the last answer to an earlier range, and the first answer to a later range.
     """
     is_overtaken: bool = False
     """True if a later range was answered."""
@@ -67,7 +67,9 @@ class RangePort:
     """
 
     def __init__(self, clock: Clock, wake: Callable[[], None], *, host: str = "127.0.0.1") -> None:
-        """`host`: the address to listen at. Connections use TLS unless it is a loopback address."""
+        """`wake`: called when an answer has arrived. `host`: the address to listen at; unless it is
+        a loopback address, connections use TLS.
+        """
         self._clock = clock
         self._wake = wake
         self._lock = threading.Lock()
@@ -100,7 +102,8 @@ class RangePort:
             self._answers = [answer for answer in self._answers if answer.number != number]
 
     def answers(self) -> list[RangeAnswer]:
-        """Return the answers since the last call, and offer ranges again that waited for too long.
+        """Return the answers that arrived since the last call. Ranges whose last offer is
+        OFFERED_AGAIN_S ago are offered again.
 
         Raises TwinlogError if the server's thread has ended.
         """
@@ -114,7 +117,9 @@ class RangePort:
         return collected
 
     def _late(self, now: float) -> list[_WaitingRange]:
-        """Return ranges last offered at least OFFERED_AGAIN_S ago, and set this time to `now`."""
+        """Return the ranges whose last offer was at least OFFERED_AGAIN_S ago, and set the time of
+        their last offer to `now`.
+        """
         self._next_check = now + 1.0
         late = [
             entry for entry in self._waiting.values() if now - entry.offered_at >= OFFERED_AGAIN_S
@@ -124,7 +129,9 @@ class RangePort:
         return late
 
     def unanswered(self, after_s: float) -> list[SourceRange]:
-        """Return the ranges that have waited for at least `after_s` (`_WaitingRange.since`)."""
+        """Return the ranges whose wait for an answer began at least `after_s` seconds ago
+        (`_WaitingRange.since`).
+        """
         until = self._clock.monotonic() - after_s
         with self._lock:
             return [entry.range for entry in self._waiting.values() if entry.since <= until]

@@ -83,7 +83,9 @@ class LogSection:
     most_bytes: int
     sent_at: float | None = None
     answer: FetchedPartition | None = None
-    """The response, while it waits for the responses to earlier sections."""
+    """The response, which waits until the responses to earlier sections are queued; None before it
+    has arrived.
+    """
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -97,10 +99,12 @@ class SectionedRead:
     leader_epoch: int
     section_bytes: int
     next_offset: int
-    """Offset at which the next section to append begins."""
+    """Source offset at which the next section will begin."""
     bytes_per_offset: float
     overlap: float = FIRST_OVERLAP
-    """Share of a section that is probably read again with the next section."""
+    """Share of a section's offsets that the next section requests again, because the estimate of
+    its begin is chosen too low.
+    """
     window: RequestsInFlight = field(
         default_factory=lambda: RequestsInFlight(LEAST_SECTIONS, MOST_SECTIONS)
     )
@@ -124,7 +128,9 @@ class SectionedRead:
         return self.next_offset + number * self.offsets_per_section <= end
 
     def next_section(self, *, end: int, limit: int, has_room: bool) -> LogSection | None:
-        """Return the section to request now, or None. No section ends after the offset `end`."""
+        """Return the section to request now, or None if none can be requested. No section ends
+        after source offset `end`. `limit`: maximum sections in flight.
+        """
         first = next(iter(self.sections), None)
         if first is not None and first.sent_at is None:
             return first
@@ -149,7 +155,9 @@ class SectionedRead:
         section.sent_at = now
 
     def on_answer(self, section: LogSection, answer: FetchAnswer) -> FetchedPartition | None:
-        """Store and return a response's partition, or return None if reading ahead must end."""
+        """Store the response to `section`, and return its partition. Return None if reading ahead
+        must end (rule 4).
+        """
         if answer.error or answer.throttle_ms or len(answer.partitions) != 1:
             return None
         (fetched,) = answer.partitions
@@ -160,10 +168,11 @@ class SectionedRead:
         return fetched
 
     def pop_due(self, position: int) -> tuple[LogSection, FetchedPartition] | None:
-        """Remove and return the next section if it begins at or before this position of the copy
-        and its response is there, else return None.
+        """If the next section begins at or before `position`, the copy's source offset, and its
+        response has arrived, remove it and return (section, response). Else return None.
 
-        If the section begins after the position, a section for the rest between them is added.
+        If the section begins after `position`, a section for the offsets between the two is added
+        before it (rule 2).
         """
         if not self.sections or (answer := self.sections[0].answer) is None:
             return None
@@ -177,8 +186,8 @@ class SectionedRead:
         return None
 
     def learn(self, section: LogSection, size: int, before: int, position: int) -> None:
-        """Adapt the estimate to a section of `size` bytes, which moved the copy's position from
-        `before` to `position`.
+        """Adapt the estimate of bytes per offset to a response of `size` bytes to `section`, which
+        moved the copy's position from source offset `before` to `position`.
         """
         self.next_offset = max(self.next_offset, position)
         if section.most_bytes == self.section_bytes and position > before:
@@ -198,8 +207,8 @@ def is_far(connection: HotConnection | None) -> bool:
 
 
 def free_connections(side: ClusterSide, node: int) -> Iterator[tuple[int, HotConnection]]:
-    """Yield the broker's connections for sections that can get a request, with their keys, idle
-    ones first. Missing connections are opened.
+    """Yield (key, connection) for each of the broker's connections for sections that can get a
+    request, idle ones first. Missing connections are opened.
     """
     for in_flight in range(REQUESTS_EACH):
         for number in range(1, CONNECTIONS + 1):

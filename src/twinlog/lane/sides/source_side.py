@@ -57,16 +57,20 @@ from twinlog.wire.fetch import (
 from twinlog.wire.record_batch import read_headers
 
 UNSEEN_AFTER_S: Final = 5.0
-"""Seconds without a response after which the last known ends of a broker's logs are not current. A
-broker normally responds within the fetch's wait.
+"""If a broker has not responded for this many seconds, the last known ends of its logs are not
+current. A broker normally responds within the fetch's wait.
 """
 
 SHORT_WAIT_MS: Final = 5
 PACED_WAIT_MS: Final = 50
-"""Wait of fetches while partitions wait for their budget, which grows several times a second."""
+"""Maximum time (ms) that a fetch waits at the broker while partitions wait for their byte budget,
+because that grows several times a second.
+"""
 
 HELD_S: Final = 0.008
-"""Longest interval of source records at which the target's responses wait for the next ones."""
+"""If source records arrive at intervals of at most this time (seconds), the target's responses are
+not read before the next records.
+"""
 
 MIN_ROOM_BYTES: Final = 1 << 20
 EMPTY: Final = memoryview(b"")
@@ -82,13 +86,15 @@ probably finds its new broker in that time.
 
 
 class StalledFetch(NamedTuple):
-    """A partition that is requested from a broker, from a position before its log's end."""
+    """A partition that is requested from broker `node`, at a source offset `position` before its
+    log's end.
+    """
 
     tp: TopicPartition
     position: int
     node: int
     throttled: int
-    """Number of all responses of this broker that a quota has delayed."""
+    """Number of this broker's responses, for any partitions, that a quota has delayed."""
     is_bounded: bool
     """True if the copy is to end (`--once`) at or before the source's current end."""
 
@@ -154,7 +160,7 @@ class SourceSide:
         state.waits_for, state.node, state.sectioned_read = waits_for, node, None
 
     def _seek(self, state: SourceState) -> None:
-        """Let the partition wait for the broker from which it is read next."""
+        """Stop reading the partition, and find the broker from which to read it next."""
         self._enter(state, WaitsFor.BROKER)
         self._restless_until = self.clock.monotonic() + RESTLESS_S
 
@@ -162,7 +168,9 @@ class SourceSide:
 
     @property
     def is_steady(self) -> bool:
-        """True if the next records are due within HELD_S, and no partition waits for the target."""
+        """True if the next records are due within HELD_S, and no partition is left out of fetches
+        until the target has acknowledged its batches.
+        """
         return (
             self.clock.monotonic() < self._steady_until
             and not self._in[WaitsFor.TARGET]
@@ -171,7 +179,9 @@ class SourceSide:
 
     @property
     def room_bytes(self) -> int:
-        """Unused bytes of the memory for records; negative if a response exceeded them."""
+        """Bytes of the memory for records that are not used; negative if responses exceeded the
+        memory.
+        """
         used = sum(s.copy.queued_bytes for s in self.partitions.values())
         return self.memory_bytes - used - self._held_by_sections()
 
@@ -180,7 +190,9 @@ class SourceSide:
         return sum(read.held_bytes for read in reads if read is not None)
 
     def _room(self) -> int:
-        """Return `room_bytes`, but faster: visit only copies that may have records in memory."""
+        """Return `room_bytes`. It is faster, because only copies that may have records in memory
+        are visited.
+        """
         used = self._held_by_sections()
         for tp, copy in list(self._filled.items()):
             used += copy.queued_bytes
@@ -359,8 +371,8 @@ class SourceSide:
     def _share(self) -> int:
         """Return the bytes that a partition can have in memory before it is left out of fetches.
 
-        This is the size of two responses, or of up to four if there is memory. More would not make
-        the copy faster.
+        This is the size of two responses, or of up to four if the memory suffices. A larger share
+        would not make the copy faster.
         """
         least = 2 * self.tuning.partition_fetch_bytes
         return max(least, min(2 * least, self._fair_share()))
@@ -474,13 +486,15 @@ class SourceSide:
             return
         if self.pace.has_budget:
             # the incomplete batch at the end is not charged, because the broker sends it again. Its
-            # size depends on the topic's share, so charging it would feed back
+            # size depends on the topic's share, so a charge for it would change with the share
             self.pace.charge(tp.topic, _whole_bytes(fetched.records))
         self._ask_for_more(session, state, before, len(fetched.records))
         self.events.on_arrived(state.copy)
 
     def _queue_records(self, state: SourceState, fetched: FetchedPartition) -> bool:
-        """Queue the records of a response for the copy. Returns False if they are unreadable."""
+        """Queue the records of a response for the copy. If they cannot be read, report that, and
+        return False.
+        """
         tp = fetched.tp
         copy = self._filled[tp] = state.copy
         try:
@@ -505,7 +519,9 @@ class SourceSide:
     def _ask_for_more(
         self, session: FetchSession, state: SourceState, before: int, size: int
     ) -> None:
-        """Choose how to continue after a response of `size` bytes from the offset `before`."""
+        """Choose how to continue after a response of `size` bytes that began at source offset
+        `before`.
+        """
         copy = state.copy
         tp = copy.source
         if not copy.wants_fetch:
@@ -523,7 +539,9 @@ class SourceSide:
     def _begins_sections(
         self, session: FetchSession, state: SourceState, before: int, size: int
     ) -> bool:
-        """Begin to read in sections, and return True, if the broker is far and a backlog exists."""
+        """If the broker is far and a backlog exists, begin to read in sections, and return True.
+        Else return False. `before` and `size`: source offset and bytes of the last response.
+        """
         copy, node = state.copy, state.node
         tp, position, broker = copy.source, copy.intake.position, self._brokers[node]
         leader = self.side.leaders.get(tp)
@@ -616,7 +634,9 @@ class SourceSide:
         )
 
     def on_disconnected(self, node: int) -> None:
-        """Drop the fetch session, or the sections, of a lost connection, and read elsewhere."""
+        """Drop the fetch session or the sections of a lost connection, and find the brokers from
+        which to read next. `node`: the connection's key.
+        """
         for state in list(self._in[WaitsFor.SECTIONS].values()):
             if state.node == node_of(node):
                 self._seek(state)
@@ -655,7 +675,9 @@ class SourceSide:
         return since is None or self.clock.monotonic() - since < UNSEEN_AFTER_S
 
     def stalled_partitions(self) -> Iterator[StalledFetch]:
-        """Yield partitions that stay behind their log's end although their broker responds."""
+        """Yield partitions that are read from a position before their log's end, and whose broker
+        responds.
+        """
         for tp, state in self._in[WaitsFor.RECORDS].items():
             node, broker = state.node, self._brokers.get(state.node)
             position = state.copy.intake.position
@@ -669,7 +691,9 @@ class SourceSide:
         return self.partitions[tp].copy.intake.position if tp in self.partitions else -1
 
     def end_at(self, tp: TopicPartition, position: int, end: int) -> None:
-        """Note that no record is in [position, end), so that a copy that ends there is complete."""
+        """End the copy if it is at `position` and has an end at or before `end`, because no record
+        is at the source offsets [position, end).
+        """
         state = self.partitions.get(tp)
         if state is not None and state.copy.intake.position == position and state.copy.end <= end:
             state.copy.end = position
@@ -704,9 +728,9 @@ class SourceBroker:
     gathering: Gathering
     is_fetching: bool = False
     too_late: set[TopicPartition] = field(default_factory=set)
-    """Partitions that were added while a fetch was in flight. The copies do not get records of that
-    fetch, because it may be for an earlier copy at a higher position. The offsets below that
-    position would look like a gap of the source.
+    """Partitions that were added to the session while a fetch was in flight. Their records in its
+    response are ignored: the fetch may have been for an earlier copy at a higher position, so the
+    offsets before it would look like a gap of the source.
     """
     throttled: int = 0
     """Number of responses that a quota has delayed."""
@@ -714,6 +738,8 @@ class SourceBroker:
     """Monotonic time at which the broker last reported the ends of its partitions."""
 
     def adapt(self, *, is_throttled: bool) -> None:
-        """Adapt the fetch size to throttling."""
+        """Adapt the maximum size of a fetch after a response. `is_throttled`: a quota has delayed
+        the response.
+        """
         self.throttled += is_throttled
         self.size.adapt(is_throttled=is_throttled)

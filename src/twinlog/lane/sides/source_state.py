@@ -28,7 +28,7 @@ class WaitsFor(Enum):
     TARGET = auto()
     """The partition is left out of fetches until the target has acknowledged its batches."""
     BUDGET = auto()
-    """The partition is left out of fetches until its topic's budget allows more."""
+    """The partition is left out of fetches until its topic's byte budget (`pace`) allows more."""
 
 
 @dataclass(slots=True)

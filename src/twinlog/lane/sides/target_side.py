@@ -1,16 +1,16 @@
 """The writing side of a lane: many partitions per request, many requests in flight, one connection
 per target broker.
 
-A partition does not change its broker while anything is in flight. When its leader moves, the
-response is an error, the partition drains, and the partition is started again. So all its requests
+A partition does not change its broker while anything is in flight. When its leader moves, the old
+leader's response is an error. The partition then drains, and is started again. So all its requests
 in flight use one connection, and the broker appends them in order.
 
 A broker that does not accept topic IDs (Produce below version 13, Kafka before 4.1) appends to any
 topic of the name. With such a broker, the first batch after a pause or over a new connection must
-wait for new metadata. It is sent only if this metadata confirms that the topic is still the topic
-that was checked (`topic_by_name`). If a topic is re-created between that metadata and the batch,
-the response shows it, because K decreases. Then the topics are checked again, so the batch is never
-reported as a gap.
+wait for new metadata. It is sent only if this metadata confirms that the name still means the topic
+that the start checked (`topic_by_name`). If a topic is re-created between that metadata and the
+batch, the response shows it, because K decreases. Then the topics are checked again, so the batch
+is never reported as a gap.
 """
 
 from __future__ import annotations
@@ -81,7 +81,9 @@ class TargetState:
         default_factory=lambda: RequestsInFlight(PIPELINE, MOST_IN_FLIGHT)
     )
     name_evidence: TopicByName | None = None
-    """Evidence that the name means the checked topic, or None if the broker accepts topic IDs."""
+    """Evidence that the topic's name still means the topic that the start checked. None if the
+    broker accepts topic IDs.
+    """
     node: int | None = None
     """The broker to which the copy sends. It is None only while nothing is in flight."""
 
@@ -96,12 +98,12 @@ class TargetSide:
     request_bytes: int
     """A request is closed at this size. A single batch may be larger."""
     copies: dict[PartitionCopy, TargetState] = field(default_factory=dict)
-    """All copies, of which several may write to one target partition."""
+    """All copies, with their states. Several copies may write to the same target partition."""
     in_flight_bytes: int = 0
     """Bytes of unanswered record batches."""
     _requested_epochs: dict[TopicPartition, int] = field(default_factory=dict)
-    """By partition, the leader epoch at which a check of the log was requested. The check saw this
-    epoch or a newer one.
+    """By target partition, the leader epoch under which a check of the log was last requested. That
+    check is made under this epoch or a newer one.
     """
     _ready: dict[int, dict[PartitionCopy, None]] = field(default_factory=dict)
     """Copies with batches to send, by broker, in the order in which they are served."""
@@ -109,7 +111,9 @@ class TargetSide:
     """Copies whose next batch must wait until a response arrives, or a map row is durable."""
 
     def add(self, copy: PartitionCopy, searched_at: float) -> None:
-        """Add a copy. `searched_at`: monotonic time when the search for the start point began."""
+        """Add a copy. `searched_at`: monotonic time at which the search for its start point
+        began.
+        """
         self.copies[copy] = TargetState(searched_at)
         self.side.names[copy.target_topic_id.raw] = copy.target.topic
 
@@ -120,7 +124,7 @@ class TargetSide:
             self._ready.get(state.node, {}).pop(copy, None)
 
     def wake(self, copy: PartitionCopy) -> None:
-        """Queue the copy if it has a batch to send."""
+        """Queue the copy if it has a batch that may be ready to send."""
         state = self.copies.get(copy)
         self._blocked.discard(copy)
         if state is None or not copy.is_ready:
@@ -192,7 +196,9 @@ class TargetSide:
     def _submit_one(
         self, connection: HotConnection, ready: dict[PartitionCopy, None], now_ms: int
     ) -> int:
-        """Queue one request with all batches that may be sent now. Returns their size."""
+        """Put all batches that may be sent to one broker now into one request, and queue it. Return
+        the size of the batches; 0 if there are none.
+        """
         batches: dict[TopicPartition, tuple[PartitionCopy, OutBatch]] = {}
         ids: dict[str, TopicId] = {}
         size = 0
@@ -288,8 +294,9 @@ class TargetSide:
     def on_answer(self, sent: SentBatches, view: memoryview, now_ms: int) -> int:
         """Process the response to one Produce request.
 
-        Returns the time in ms for which the broker will not read from the connection. Raises
-        CorruptData if the response is for other partitions, because then the outcome is unknown.
+        Return the time in ms for which the broker will not read from the connection because of a
+        quota. Raises CorruptData if the response is for other partitions, because then the outcome
+        is unknown.
         """
         throttle_ms, answers = produce_answer(sent.version, view, self.side.names)
         if {answer.tp for answer in answers} != sent.batches.keys():
@@ -343,7 +350,9 @@ class TargetSide:
     def on_disconnected(
         self, node: int, unanswered: list[SentBatches], error: TwinlogError, now_ms: int
     ) -> None:
-        """Note a lost connection: the outcome of everything in flight on it is unknown."""
+        """Process a lost connection: the outcome of all batches in flight on it (`unanswered`) is
+        unknown, so their copies stop.
+        """
         self._ready.pop(node, None)
         lost = [pair for sent in unanswered for pair in sent.batches.values()]
         self.in_flight_bytes -= sum(len(batch.data) for _, batch in lost)

@@ -38,12 +38,12 @@ class TopicByName:
     _slow_answers: int = 0
 
     def on_sent(self, now: float) -> None:
-        """Note that a batch was sent."""
+        """Store the time at which a batch was sent."""
         self._sent_at.append(now)
 
     def on_answered(self, now: float, *, is_ours: bool) -> None:
-        """Process the response to the oldest batch in flight. `is_ours`: the batch was appended to
-        the expected topic.
+        """Process the response to the oldest batch in flight. `is_ours`: the response shows that
+        the batch was appended to the expected topic.
         """
         sent_at = self._sent_at.popleft()
         self._flights_s.append(now - sent_at)
@@ -65,7 +65,9 @@ class TopicByName:
         return now - self._sent_at[0] <= SEEN_WITHIN_S + min(self._flights_s, default=0.0)
 
     def wants_metadata(self, now: float, asked_at: float) -> bool:
-        """Return True until the topic's metadata, requested at `asked_at`, is recent enough."""
+        """Return True if newer metadata is needed to send a batch. `asked_at`: time at which the
+        last metadata of the topic was requested.
+        """
         if self._asked_since is None:
             self._asked_since = now
         if asked_at < self._asked_since:
@@ -78,5 +80,7 @@ class TopicByName:
         return False
 
     def on_same_topic_id(self, asked_at: float) -> None:
-        """Note that metadata requested at `asked_at` had the same topic ID."""
+        """Store as evidence that metadata, which was requested at `asked_at`, had the same topic
+        ID.
+        """
         self._seen_at = max(self._seen_at, asked_at)

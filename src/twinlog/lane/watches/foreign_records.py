@@ -47,7 +47,7 @@ MOST_READS: Final = 4
 
 
 class Writers(NamedTuple):
-    """The writers to a partition between two offsets, as far as the log was read."""
+    """Who wrote to a target partition between two offsets, as far as the log was read."""
 
     end: int
     """The log's end at the check, or the high watermark if it is lower, because reads end there."""
@@ -56,21 +56,25 @@ class Writers(NamedTuple):
     other_flow_wrote: bool
     """True if another Twinlog flow wrote between the two offsets."""
     repeat: Span | None = None
-    """Offsets of repeated records of this flow, or None."""
+    """Target offsets of records that repeat earlier ones of this flow, or None if there are
+    none.
+    """
 
 
 class _Check(NamedTuple):
-    """A copy that is checked, with its positions when the check began."""
+    """A copy whose target log is checked, with its positions when the check began."""
 
     copy: PartitionCopy
     span: Span
     acked: int
     ordinal: int
-    """Ordinal of this copy's first record that may be in `span`, the checked target offsets."""
+    """Ordinal (number of records that the flow wrote before) of this copy's first record that may
+    be in `span`, the target offsets to check.
+    """
     producer_id: int
 
     def is_repeat(self, header: BatchHeader) -> bool:
-        """Return True if the header's batch is of this flow and repeats earlier records."""
+        """Return True if the batch with this header is of this flow and repeats earlier records."""
         if header.magic < 2 or header.is_control or header.producer_id != self.producer_id:
             return False
         return sequences_ahead(header.base_sequence, sequence_of(self.ordinal)) < 0
@@ -90,8 +94,8 @@ class ForeignRecordWatch:
     _is_checking: bool = False
 
     def require_recheck(self, copy: PartitionCopy) -> None:
-        """Check a copy in the next poll, because it sends nothing until the writer of the records
-        between its last two batches is known.
+        """Check this copy in the next poll, because foreign records are between its last two
+        batches, and it sends nothing until their writer is known.
         """
         self._to_recheck.add(copy)
 
@@ -159,7 +163,7 @@ class ForeignRecordWatch:
         if writers.repeat is not None:
             copy.trouble = copy.trouble or _repeated_error(copy.target, writers.repeat)
             return
-        # the check saw at most the span's end, because later records were not read
+        # the check says nothing about records after the span's end, because they were not read
         seen = min(writers.end, check.span.next)
         copy.others.passed = max(seen, copy.others.passed)
         copy.others.has_other_flow |= writers.other_flow_wrote
@@ -173,7 +177,7 @@ class ForeignRecordWatch:
             copy.others.unknown = None
             self.events.on_writer_known(copy)
         elif copy.others.unknown is not None:
-            # more records were written in the meantime, or they cannot be read yet
+            # the span has grown in the meantime, or some of its records cannot be read yet
             self._to_recheck.add(copy)
         if copy.is_idle and copy.acked_downstream == check.acked and not copy.late_requests:
             copy.others.reach = max(copy.others.reach, writers.end)

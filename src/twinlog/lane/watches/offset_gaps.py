@@ -26,7 +26,9 @@ log = logging.getLogger(__name__)
 
 REPORTED_AGAIN_S: Final = 600.0
 HELD_S: Final = 5.0
-"""Maximum time for which a partition stays in the lane until its skipped offsets are checked."""
+"""Maximum time (seconds) for which a partition must stay in the lane until its skipped offsets are
+checked.
+"""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -34,7 +36,7 @@ class _JumpedOffsets:
     """Skipped offsets of one partition. Times are monotonic."""
 
     unchecked: Gap | None = None
-    """Skipped offsets whose topic is not checked for compaction yet, or None."""
+    """Skipped offsets for which it is not known yet whether the topic is compacted, or None."""
     since: float = 0.0
     """When the first offset of `unchecked` was skipped."""
     to_report: Gap | None = None
@@ -55,7 +57,9 @@ class GapWatch:
     _is_checking: bool = False
 
     def note(self, tp: TopicPartition, jumps: Iterable[tuple[int, int]]) -> None:
-        """Note that the source returned no records for these upstream ranges [first, next)."""
+        """Collect ranges [first, next) of upstream offsets for which the source returned no
+        batch.
+        """
         jumped = self._jumped.setdefault(tp, _JumpedOffsets())
         if jumped.unchecked is None:
             jumped.since = self.ports.clock.monotonic()
@@ -69,7 +73,9 @@ class GapWatch:
         self.poll()
 
     def must_stay(self, tp: TopicPartition) -> bool:
-        """Return True if a partition must not leave before its skipped offsets are checked."""
+        """Return True if a partition must not leave the lane yet, because its skipped offsets are
+        not checked.
+        """
         jumped, now = self._jumped.get(tp), self.ports.clock.monotonic()
         return jumped is not None and jumped.is_due(now) and now < jumped.since + HELD_S
 

@@ -98,7 +98,9 @@ class NoLeaderWatch:
         return self._error_of(1, tp, after_s)
 
     def of_take(self, take: TakePartition) -> PartitionError | None:
-        """Return the error if a search must wait for a missing or unreachable leader, else None."""
+        """Return an error if a leader of this partition is missing or unreachable on either
+        cluster, so that a search must wait. Else return None.
+        """
         error = self._error_of(0, take.source, 0.0)
         for tp in _targets(take):
             error = error or self._error_of(1, tp, 0.0)
@@ -144,12 +146,16 @@ responds sooner.
 """
 
 BOUNDED_AFTER_S: Final = 10.0
-"""STALLED_AFTER_S for copies with an end (`--once`). Only a gap may be left before that end."""
+"""The same as STALLED_AFTER_S for copies with an end (`--once`). It is shorter, because maybe only
+a gap of a compacted log is left before that end.
+"""
 
 ASK_S: Final = 10.0
 CHECK_BYTES: Final = 1 << 16
 OFFSETS_TRIED: Final = 8
-"""Number of later offsets at which a compacted log is read. Its index has an entry per 4 KB."""
+"""Maximum number of later offsets at which a compacted log is read to find records after the
+position.
+"""
 
 
 class StalledPartition(NamedTuple):
@@ -158,15 +164,17 @@ class StalledPartition(NamedTuple):
     position: int
     end: int
     is_gap: bool
-    """True if compaction left no record before `end`, and the log continues after it. False if
-    records must be there.
+    """True if compaction left no record between `position` and `end`, and the log continues after
+    `end`. False if records must be there.
     """
     is_tiered: bool
     """True if the records may be in remote storage that is slow."""
 
 
 StallResults = dict[TopicPartition, StalledPartition | None]
-"""Results by partition: None if it has records to read, or is not known to lack records."""
+"""Results by partition. None: the partition has records to read, or it is not known that records
+are missing.
+"""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -212,7 +220,7 @@ class StallWatch:
 
     def _on_failed(self, error: TwinlogError) -> None:
         self._is_checking = False
-        self._since.clear()  # the time for which each partition must return nothing begins again
+        self._since.clear()  # nothing is known, so every partition waits the full time again
         log.debug("the check of silent partitions failed error=%s", error)
 
     def _error(self, tp: TopicPartition, stalled: StalledPartition) -> PartitionError:
@@ -258,7 +266,9 @@ class StallWatch:
         )
 
     def _is_gap(self, client: ClusterClient, tp: TopicPartition, position: int, end: int) -> bool:
-        """Return True if the next batch belongs to the open transaction that holds `end` back."""
+        """Return True if a read without regard to transactions finds the next batch at or after
+        `end`. Then nothing is damaged before `end`: an open transaction holds `end` back.
+        """
         answers = self._read(client, {tp: position}, isolation=Isolation.READ_UNCOMMITTED).values()
         headers = (header for answer in answers for header, _ in read_headers(answer.records))
         return any(header.base_offset >= end for header in islice(headers, 1))
@@ -289,8 +299,8 @@ def _patience_s(partition: StalledFetch) -> float:
 
 
 def _offsets_to_try(position: int, end: int) -> Iterator[int]:
-    """Yield offsets after `position`, the last one first, because the broker's index most likely
-    has an entry near it.
+    """Yield offsets between `position` and `end`. The last one comes first, because the broker's
+    index most likely has an entry near it.
     """
     step = max(1, (end - 1 - position) // OFFSETS_TRIED)
     yield from range(end - 1, position, -step)

@@ -15,17 +15,18 @@ writes batches of one record, so each record would cost the target one request, 
     runs      (0, upstream 0)  (3, upstream 4)
 
 Batches that pass unchanged, without a gap between them, are joined by the intake. This module joins
-the results across gaps, that is, batches that begin a run of the offset map. Records are copied as
-bytes.
+the results across gaps, after which a run of the offset map begins (records whose offsets are
+contiguous on both sides). Records are copied as bytes.
 
-**Invariant.** Joined records keep their ordinals, so sequences and offset map stay valid. A run may
-begin in the middle of a joined batch, as in a batch that was re-encoded because of holes. The runs
-of all parts must be durable before the joined batch is sent, and the row keeps the fingerprint of
-the last run.
+**Invariant.** Joined records keep their ordinals (number of records that the flow wrote before,
+`mirror.start_point`), so sequences and offset map stay valid. A run may begin in the middle of a
+joined batch, as in a batch that was re-encoded because of holes. The runs of all parts must be
+durable in the map before the joined batch is sent, and the map row has the fingerprint of the last
+run.
 
 **Another lane may join differently**, because the joins depend on where a Fetch response began.
-That is harmless while the target remembers the producer ID: sequences count records, so the broker
-rejects a batch that begins or ends elsewhere than the one that it has, and the log is checked
+That is harmless while the target remembers the producer ID. Sequences count records, so the broker
+rejects a batch that begins or ends elsewhere than the batch in its log. Then the log is checked
 again. For the same reason a joined batch counts as old as soon as its oldest record is old
 (`OutBatch.oldest_timestamp`): another lane may send that record alone.
 
@@ -85,7 +86,9 @@ _EPOCH_POSITION: Final = 12
 def join_small(
     batches: Iterable[OutBatch], *, target_bytes: int, limit_bytes: int, producer_id: int
 ) -> list[OutBatch]:
-    """Return the same records in the same order, with small batches joined up to `target_bytes`."""
+    """Return the batches after joining small ones. A joined batch has at most `target_bytes`, and
+    never more than `limit_bytes`. Records and their order stay the same.
+    """
     most = min(target_bytes, limit_bytes)
     out: list[OutBatch] = []
     group: list[OutBatch] = []
@@ -167,7 +170,7 @@ NO_LIMIT: Final = (1 << 31) - 1
 
 @dataclass(slots=True)
 class Splitter:
-    """A copy's size limit after the target rejected a batch, and the batches to send again."""
+    """Splits the batches of one copy after the target rejected one as too large."""
 
     producer_id: int
     most_bytes: int = NO_LIMIT
@@ -178,7 +181,9 @@ class Splitter:
     """The error of the first rejected batch, to be reported if the batch cannot be split."""
 
     def keeps(self, batch: OutBatch, error: int, reason: PartitionError) -> bool:
-        """Store a rejected batch if it can be sent again. Return True if it was stored."""
+        """Store a rejected batch if it can be sent again. Return True if it was stored. `error`:
+        Kafka's error code. `reason`: the error to report if the batch cannot be split.
+        """
         if self.refused:
             keeps = error in TOO_LARGE or error == OUT_OF_ORDER_SEQUENCE_NUMBER
         else:
@@ -189,7 +194,9 @@ class Splitter:
         return keeps
 
     def cut(self) -> tuple[list[OutBatch], PartitionError | None]:
-        """Return the parts of all rejected batches, and an error if the first cannot be split."""
+        """Return (batches, error). `batches`: the parts of all rejected batches. `error`: the
+        reason of the first rejection if that batch cannot be split, else None.
+        """
         refused, self.refused = self.refused, []
         first, *later = refused
         self.most_bytes = min(self.most_bytes, len(first.data) // 2)
@@ -198,11 +205,13 @@ class Splitter:
         for batch in later:
             parts += self.parts(batch)
         for batch in parts:
-            batch.sent = 0  # not appended, so if a repeat is reported, another lane wrote it
+            batch.sent = 0  # not appended, so a repeat in the response is another lane's
         return parts, reason
 
     def parts(self, batch: OutBatch) -> list[OutBatch]:
-        """Split a batch so that each part is smaller than the sizes that were rejected."""
+        """Return the parts of a batch, each of at most `most_bytes` or of one record. Return the
+        batch itself if it is small enough or cannot be decoded.
+        """
         if len(batch.data) <= self.most_bytes or batch.count == 1:
             return [batch]
         try:

@@ -12,8 +12,9 @@ function does not fail for the record any more. Otherwise the record would be in
 
 **Rules**
 
-1. A dead letter is acknowledged before anything else of its answer is used. So the position of a
-   later start is after a failed record only if the record is in the dead-letter topic.
+1. The answer for a range (`mirror.copy.ranges`) is used only after the dead letters of its failed
+   records are acknowledged. So the position of a later start is after a failed record only if the
+   record is in the dead-letter topic.
 2. A dead letter is sent once. After an error or a lost response the partition is given back to the
    driver. A transformed partition starts again only after no request of an earlier lane can arrive
    (rule 4 of `mirror.copy.transformed`).
@@ -23,8 +24,8 @@ function does not fail for the record any more. Otherwise the record would be in
 
 No sequences are needed, because by rule 2 no two requests with the same record can arrive. So all
 partitions of a flow share one log, in which the order of batches does not matter. Sequences would
-not even help: a dead letter has the timestamp of its record, after which a broker may forget a
-producer ID.
+not even help: a dead letter has the timestamp of its record, so a broker may forget the producer ID
+after an old one.
 
 A dead letter belongs to one copy: one source topic and one target topic, both by ID. If one of them
 is created again, a new copy begins, which ignores the earlier dead letters.
@@ -128,12 +129,14 @@ def origin_of_letter(record: Record) -> tuple[LetterOrigin, int] | None:
 class DeadLetters(PartitionCopy):
     """The dead letters of one source partition that are being written to the target.
 
-    To the lane's writing side, this is a copy with batches of one record and without rows in the
-    map.
+    To the lane's writing side (`lane.sides.target_side`), this is a copy whose batches have one
+    record and need no rows in the offset map.
     """
 
     def __init__(self, to: DeadLetterTarget, copy: PartitionCopy, **given: Any) -> None:
-        """`given`: the arguments of `copy`, whose `start` has the dead letters on the target."""
+        """`copy`: the copy of the source partition. `given`: the arguments with which `copy` was
+        created. `given["start"]` has the dead letters that are already on the target.
+        """
         there: KnownDeadLetters | None = given["start"].dead_letters
         epoch = there.epoch if there is not None and there.topic_id == to.topic_id else -1
         super().__init__(
@@ -171,9 +174,9 @@ class DeadLetters(PartitionCopy):
     def are_on_target(
         self, stretch: Stretch, answer: RangeAnswer, position: int, now_ms: int
     ) -> bool:
-        """Return True if the dead letters of an answer are on the target. The first call for
-        `stretch` sends them. `position`: no dead letter below this source offset is needed any
-        more.
+        """Return True if the dead letters of `answer` are on the target. The first call for
+        `stretch`, the source records that `answer` is for, sends them. `position`: dead letters
+        below this source offset are forgotten, because no start needs them any more.
         """
         if not stretch.is_quarantined:
             self.on_target = {at for at in self.on_target if at >= position}
@@ -187,7 +190,9 @@ class DeadLetters(PartitionCopy):
         return self.is_idle and self.trouble is None
 
     def known_from(self, position: int) -> KnownDeadLetters:
-        """Return the dead letters that the next lane must know to continue at this position."""
+        """Return the dead letters at or after `position`, the source offset at which the next lane
+        continues.
+        """
         left = sorted(at for at in self.on_target if at >= position)
         return KnownDeadLetters(self.target_topic_id, self.leader.checked_epoch, tuple(left))
 

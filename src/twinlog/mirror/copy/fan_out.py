@@ -1,16 +1,17 @@
 """Keyed topics: one source partition is copied to several target partitions by key.
 
 **Problem.** MirrorMaker 1 placed records by key if the target topic had another number of
-partitions. But ordinals, sequences, K, and the runs of the map all rely on a source partition being
-copied to one target partition.
+partitions than the source topic. But ordinals, sequences, K (`mirror.start_point`), and the runs of
+the offset map all rely on a source partition being copied to one target partition.
 
     source partition --> records --> partition_of --> branch 0 --> target partition 0
                                                   --> branch 1 --> target partition 1 ...
 
 **Branches.** A branch is the copy of those records of a source partition that belong in one target
-partition. It has its own ordinals, map rows, mark and in-flight window, so it is a `PartitionCopy`
-with another input. A fan is all branches of one source partition. The source is read once for all
-of them, and the driver assigns, paces and retries a fan as one partition.
+partition. It has its own ordinals, map rows, mark (`offset_map.Mark`) and in-flight window, so it
+is a `PartitionCopy`, except that its input is a part of the partition. A fan is all branches of one
+source partition. The source is read once for all of them, and the driver assigns, paces and retries
+a fan as one partition.
 
 **Invariants**
 
@@ -25,9 +26,9 @@ of them, and the driver assigns, paces and retries a fan as one partition.
 
 **Differences from the copy of a whole partition**
 
-- *The map.* Nearly every record would begin a run. Instead each batch announces one run: its *last*
-  record. A log always ends after a whole batch, so the resume point is still exact. A branch that
-  gets no records announces every few seconds how far the source was read for it (`read_to`).
+- *The map.* Nearly every record would begin a run. Instead, each batch has one run in the map: its
+  *last* record. A log always ends after a whole batch, so the resume point is still exact. A branch
+  that gets no records announces every few seconds how far the source was read for it (`read_to`).
   Otherwise its next start would read all these records again.
 - *K.* Other source partitions write between a branch's batches, so K changes with every response
   and cannot show that records are missing. Instead, losing records is ruled out: while the target
@@ -45,9 +46,9 @@ of them, and the driver assigns, paces and retries a fan as one partition.
 - *A batch is sent*: the next start finds it by its sequence. If it ends at a record that no row
   names, that record is searched at the source by content.
 
-**Rejected:** a run per record (the map would be as large as the data), and producer IDs per
-generation (two processes that both assume to lead would use one ID for different partitions). ADR
-10 has the complete table.
+**Rejected:** a run per record, because the map would be as large as the data. Also rejected:
+producer IDs per generation, because two processes that both assume to lead would use one ID for
+different partitions. ADR 10 has the complete table.
 
 **Placement.** Keyed records are placed as by Kafka's Java producer, which MirrorMaker 1 used. For a
 record without a key, Java's producer alternates between partitions. Here the partition follows from
@@ -95,22 +96,24 @@ NOWHERE: Final = -1
 
 
 def read_to(ordinal: int, upstream: int) -> Run:
-    """Return a run of a branch's map that is a position, not a record.
+    """Return a run that states how far the source was read for a branch, and that names no record.
 
-    All offsets below `upstream` were read for the branch, and its next record will have this
-    ordinal.
+    All source offsets below `upstream` were read for the branch, and the branch's next record will
+    have the ordinal `ordinal`.
     """
     return Run(ordinal, upstream, NOWHERE)
 
 
 def is_record(run: Run) -> bool:
-    """Return True if a run of a branch's map is a source record, False if it is a position."""
+    """Return True if a run of a branch's map names a source record, False if it was made by
+    `read_to`.
+    """
     return run.downstream != NOWHERE
 
 
 def next_upstream(runs: Sequence[Run], ordinal: int) -> int | None:
-    """Return the upstream offset at which a branch resumes if its next record has this ordinal, or
-    None if the map has no run with this ordinal and does not name the record before it.
+    """Return the upstream offset at which a branch resumes if its next record has this ordinal.
+    Return None if `runs` has neither this ordinal nor the record before it.
     """
     record_at = {run.ordinal: run.upstream for run in runs if is_record(run)}
     if ordinal in record_at:
@@ -123,7 +126,9 @@ def next_upstream(runs: Sequence[Run], ordinal: int) -> int | None:
 
 
 class FanIntake(Intake):
-    """The intake of a whole source partition: decodes batches, and returns no batches to send."""
+    """The intake of a whole source partition: decodes batches for the branches. `take` returns no
+    batches to send.
+    """
 
     def __init__(
         self,
@@ -150,10 +155,11 @@ class FanIntake(Intake):
     def read(
         self, records: memoryview, aborted: Iterable[Aborted], end: int
     ) -> tuple[BatchHeader | None, Rows]:
-        """Return the records of one Fetch response, and the header of the last batch with records.
+        """Return (header, records) of one Fetch response. `header`: that of the last batch that was
+        decoded, or None if there was none.
 
-        As in `take`, records before a bad batch are returned, and the next response begins with
-        that batch.
+        As in `take`, records before a batch that cannot be read are returned, and the next response
+        begins with that batch.
         """
         self._gathered, self._headers = [], []
         try:
@@ -175,10 +181,12 @@ class FanIntake(Intake):
 
 
 class BranchIntake(Intake):
-    """The intake of one branch: encodes its records of one Fetch response as batches."""
+    """The intake of one branch: encodes the branch's records as batches."""
 
     def encode(self, header: BatchHeader, rows: Rows, upto: int) -> Iterable[OutBatch]:
-        """Return batches of these records. All source records below `upto` were read."""
+        """Return batches of `rows`, the branch's records of one Fetch response. `header`: a source
+        batch of that response. `upto`: all source offsets below it were read.
+        """
         out: list[OutBatch] = []
         for group in self._before_wrap(rows.at_or_after(self.position)):
             done = 0
@@ -206,7 +214,9 @@ class Branch(PartitionCopy):
     intake_class = BranchIntake
 
     def on_share(self, header: BatchHeader | None, rows: Rows, upto: int, now_ms: int) -> None:
-        """Queue this branch's records of a Fetch response. The source was read up to `upto`."""
+        """Queue `rows`, this branch's records of a Fetch response. `header`: a source batch of that
+        response, or None if it had no records. All source offsets below `upto` were read.
+        """
         if header is not None:
             for batch in self.intake.encode(header, rows, upto):
                 self.queue(batch, now_ms, always=True)
@@ -232,15 +242,18 @@ class Branch(PartitionCopy):
         return Run(at, batch.upstream_at(batch.count - 1), self._k + at)
 
     def note_position(self) -> None:
-        """Announce how far the source was read without records for this branch."""
+        """Write to the offset map how far the source was read after this branch's last record
+        (`read_to`).
+        """
         known, position = self.tail.runs[-1], self.intake.position
         if self.is_idle and known.upstream_of(self.acked_ordinal) < position:
-            # this row is written before the next batch, which begins with this ordinal
+            # the next batch begins with this ordinal, so this row is written before that batch is
+            # sent
             self.tail.announce(read_to(self.acked_ordinal, position), None, always=True)
 
     def _shift(self, batch: OutBatch, distance: int, now_ms: int) -> None:
-        # other source partitions write to this target partition, too, so this branch's next offset
-        # moves by their records
+        # other source partitions write to this target partition, too, so this branch's next record
+        # gets a higher offset than planned
         self._k += distance
         self.intake.shift(distance)
         self._clean(batch, self._k + batch.ordinal, now_ms)
@@ -280,7 +293,9 @@ class FanOut:
             branch.ages, branch.latencies = self.ages, self.latencies
 
     def on_fetched(self, records: memoryview, aborted: Iterable[Aborted], now_ms: int) -> int:
-        """Queue each branch's records of a Fetch response. Returns the number of queued bytes."""
+        """Distribute the records of a Fetch response to the branches, and queue them. Return the
+        number of bytes that were queued.
+        """
         before = self.queued_bytes
         header, gathered = self.intake.read(records, aborted, self.end)
         for branch, share in zip(self.parts, gathered.partitioned(len(self.parts)), strict=True):
@@ -291,9 +306,9 @@ class FanOut:
         """Return True once, as soon as all branches have a durable row, so that the source may be
         read.
 
-        The first row of a branch states where the branch begins, and a record that is read would
-        replace this row. If the lane died before all branches have a row, it would be unknown where
-        the other branches begin.
+        The first map row of a branch states where the branch begins. If records were read earlier,
+        their rows would replace it. If the lane then died before all branches have a row, it would
+        be unknown where the branches without a row begin.
         """
         self._rowless = {branch for branch in self._rowless if branch.tail.durable_ordinal < 0}
         self._is_read, before = not self._rowless, self._is_read
@@ -306,7 +321,9 @@ class FanOut:
                 branch.drain()
 
     def drain(self) -> None:
-        """Send nothing more. The partition is released as soon as `is_drained` is True."""
+        """Send nothing more. The lane gives the partition back to the driver as soon as
+        `is_drained` is True.
+        """
         for branch in self.parts:
             branch.note_position()
             branch.drain()
@@ -348,7 +365,7 @@ class FanOut:
 
     @property
     def acked_ordinal(self) -> int:
-        """Number of records on the target."""
+        """Number of records that all branches have written to the target."""
         return sum(part.acked_ordinal for part in self.parts)
 
     @property

@@ -20,8 +20,9 @@ Consecutive shallow batches are rewritten by one call of a kernel (`Kernels.rewr
 before the first batch that needs anything else. `_next` handles that batch. It can handle every
 batch, and does so if there are no compiled kernels.
 
-Records get their ordinals here, in the order of the source. A skipped record gets no ordinal, so a
-skip looks like a gap of the source, after which the next record begins a run of the offset map.
+Records get their ordinals here, in the order of the source. The ordinal is the number of records
+that the flow wrote before (`mirror.start_point`). A skipped record gets none, so a skip looks like
+a gap of the source, after which the next record begins a run of the offset map.
 """
 
 from __future__ import annotations
@@ -82,7 +83,10 @@ class Aborted(Protocol):
 
 
 class OutBatch(Struct, kw_only=True):
-    """A batch to be sent, maybe several times. Its header has this flow's producer fields."""
+    """A batch to be sent, maybe several times. Its header has this flow's producer fields, and
+    `ordinal` is the number of records that the flow writes to the target partition before this
+    batch.
+    """
 
     ordinal: int
     count: int
@@ -92,7 +96,9 @@ class OutBatch(Struct, kw_only=True):
     upstream_next: int
     """First upstream offset after this batch."""
     runs: tuple[Run, ...]
-    """Runs that must be in the offset map before this batch is sent."""
+    """Runs of the offset map (`mirror.map.runs.Run`) that begin in this batch. Their rows must be
+    durable before the batch is sent.
+    """
     fingerprint: int | None
     max_timestamp: int
     oldest_timestamp: int
@@ -103,7 +109,9 @@ class OutBatch(Struct, kw_only=True):
     sent: int = 0
     """Number of times the batch was sent."""
     offsets: array[int] | None = None
-    """Upstream offset of each record, or None if `runs` determines these offsets (`fan_out`)."""
+    """Upstream offset of each record, or None if `upstream` and `runs` determine these offsets. Set
+    in copies whose records are distributed by key or transformed.
+    """
 
     @property
     def next_ordinal(self) -> int:
@@ -119,7 +127,9 @@ class OutBatch(Struct, kw_only=True):
 
 
 class Intake:
-    """The intake of one partition: where to read next, and which ordinal the next record gets."""
+    """The intake of one partition: where to read next (`position`), and the next record's ordinal
+    (the number of records that the flow wrote before).
+    """
 
     def __init__(  # noqa: PLR0913 (keyword-only)
         self,
@@ -141,15 +151,18 @@ class Intake:
         self.k = k
         self.limit_bytes = limit_bytes
         self.last_fetched_epoch = last_fetched_epoch
-        """Source leader epoch of offset `position` - 1, or -1 if unknown. If a Fetch contains an
-        epoch that ended before the position, the source responds that its log was truncated there.
+        """Source leader epoch of offset `position` - 1, or -1 if unknown. Each Fetch names this
+        epoch. If the epoch ended before the position, the source responds that its log was
+        truncated.
         """
         self.jumps: list[tuple[int, int]] = []
-        """Ranges [first, next) of offsets without a batch at the source. The lane reads and empties
-        the list.
+        """Ranges [first, next) of source offsets without a batch, as seen in Fetch responses. The
+        lane reads and empties the list.
         """
         self.applied_skips: list[tuple[int, int]] = []
-        """Ranges [first, next) of applied `skips`. The lane reads and empties the list."""
+        """Ranges [first, next) of source offsets that were skipped at an operator's request
+        (`skips`). The lane reads and empties the list.
+        """
         self.batches = 0
         """Number of batches that were read and not skipped."""
         self.deep_batches = 0
@@ -169,8 +182,9 @@ class Intake:
     def take(self, records: memoryview, aborted: Iterable[Aborted], end: int) -> list[OutBatch]:
         """Return the batches of one Fetch response that begin below `end`.
 
-        If a batch is bad, the batches before it are returned, and the next response begins with the
-        bad one. A TwinlogError, which names the offset, is raised only if the first batch is bad.
+        If a batch is bad (corrupt, or not to be decoded), the batches before it are returned, and
+        the next response begins with the bad one. If the first batch is bad, a TwinlogError with
+        its offset is raised.
         """
         out: list[OutBatch] = []
         rolled_back = RolledBack(aborted if self._reads_committed else ())
@@ -195,9 +209,11 @@ class Intake:
         rolled_back: RolledBack,
         batches: list[OutBatch],
     ) -> int:
-        """Append the batches from `start` on that pass unchanged, up to the first other batch.
+        """Append to `batches` those from byte `start` on that pass unchanged, up to the first one
+        that does not.
 
-        Returns the position of that other batch, or 0 if no batch was appended.
+        Return the position in `records` of the first batch that does not pass, or 0 if no batch was
+        appended.
         """
         position, ordinal, run = self.position, self.ordinal, self._last_run
         if not self._rewrites or position >= end or _is_alone(position, self._skips, rolled_back):
@@ -252,9 +268,11 @@ class Intake:
         rolled_back: RolledBack,
         batches: list[OutBatch],
     ) -> int | None:
-        """Handle the batch at `start`, or several that are joined.
+        """Handle the batch at byte `start`, or several that are joined, and append the results to
+        `batches`.
 
-        Returns the position of the next batch, or None if no other batch is to be read.
+        Return the position in `records` of the next batch, or None if nothing more of the response
+        is to be read.
         """
         header, _ = next(read_headers(records, start), (None, start))
         if header is None:
@@ -294,10 +312,10 @@ class Intake:
         end: int,
         rolled_back: RolledBack,
     ) -> tuple[OutBatch, int] | None:
-        """Join small batches from this one on.
+        """Join small batches from the one at byte `start` on.
 
-        Returns the joined batch and the position of the next one, or None if this batch must be
-        handled alone.
+        Return (joined batch, position in `records` of the batch after it), or None if the batch at
+        `start` must be handled alone.
         """
         if not self.join_bytes or not _is_followed(records, start):
             return None
@@ -365,7 +383,8 @@ class Intake:
     def _bounds(
         self, header: BatchHeader, records: memoryview, start: int
     ) -> tuple[int, int] | None:
-        """Return [first, next) of a batch that cannot be decoded, or None if its end is unknown.
+        """Return the source offsets [first, next) of a batch that cannot be decoded, or None if its
+        end is unknown.
 
         The batch's own header may be wrong, but the base offset of the next batch also shows where
         it ends. If there is no next batch, the header must at least be consistent. Otherwise the
@@ -382,15 +401,15 @@ class Intake:
         return first, max(first + 1, following)
 
     def _is_left_out(self, header: BatchHeader, batch: memoryview) -> bool:
-        """Skip a batch without decoding it if a skip covers the whole batch. Return True if it was
-        skipped.
+        """If a batch is to be skipped as a whole (`Skip.is_batch`), skip it without decoding it,
+        and return True. Else return False.
         """
         skip = skip_at(self._skips, max(header.base_offset, self.position))
         if skip is None or not skip.is_batch:
             return False
         if header.next_offset > skip.next and _is_sound(header, batch):
-            # this batch, from another replica, is valid, so only its records at the skipped offsets
-            # are left out
+            # the batch is damaged only on another replica, and valid here, so only its records at
+            # the skipped offsets are left out
             return False
         self.applied_skips.append((skip.first, skip.next))
         self.position = skip.next
@@ -477,7 +496,9 @@ class Intake:
         return out
 
     def _before_wrap(self, rows: Rows) -> Iterator[Rows]:
-        """Split rows so that no group spans the sequence wrap (Redpanda rejects such a batch)."""
+        """Yield the records in one or two groups, so that no batch spans the wrap of sequences
+        (2^31), because Redpanda rejects such a batch.
+        """
         room = SEQUENCE_MODULUS - sequence_of(self.ordinal)
         if len(rows) > room:
             yield rows.slice(0, room)
@@ -514,8 +535,8 @@ class Intake:
             raise CorruptData(f"{len(rows)} records were encoded as {done}")
 
     def _runs(self, rows: Rows) -> tuple[tuple[Run, ...], int | None]:
-        """Return the runs that begin in these records, and the index of the record at which the
-        last run begins, or None without runs.
+        """Return (runs, index). `runs`: the runs of the offset map that begin in these records.
+        `index`: that of the record at which the last one begins, or None if none begins.
 
         A run can begin at the first record, and begins at every record whose offset does not follow
         the previous one. Half of the records of a compacted log may begin a run, so there is no
@@ -532,13 +553,17 @@ class Intake:
         return tuple(runs), marked
 
     def shift(self, distance: int) -> None:
-        """Shift the planned target offsets of records that are not read yet by `distance`."""
+        """Raise the planned target offsets of all records that are not read yet by `distance`,
+        because other clients wrote that many records.
+        """
         self.k += distance
         if (last := self._last_run) is not None:
             self._last_run = last._replace(downstream=last.downstream + distance)
 
     def _run(self, ordinal: int, upstream: int) -> Run | None:
-        """Return the run that begins with this record, or None if it continues the last run."""
+        """Return the run of the offset map that begins with this record, or None if the record
+        continues the last run.
+        """
         run = Run(ordinal, upstream, self.k + ordinal)
         if self._last_run is not None and run.continues(self._last_run):
             return None
@@ -560,8 +585,8 @@ def _is_followed(records: memoryview, start: int) -> bool:
 
 
 def _is_alone(offset: int, skips: Iterable[Skip], rolled_back: RolledBack) -> bool:
-    """Return True if batches from this offset on must be checked one by one, because they may
-    contain skipped or aborted records.
+    """Return True if batches from this source offset on may contain skipped or aborted records.
+    They must then be checked one by one.
     """
     return not rolled_back.is_empty or any(skip.next > offset for skip in skips)
 
@@ -595,11 +620,13 @@ class RolledBack:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no aborted transaction remains in this response."""
+        """Whether no batch that is still to be read in this response can be aborted."""
         return not self._pending and not self._open
 
     def skip(self, header: BatchHeader, batch: memoryview) -> bool:
-        """Return True if this batch was aborted. Must be called for every batch, in order."""
+        """Return True if this batch was aborted, or is an abort marker. Must be called for every
+        batch, in order.
+        """
         while self._pending and self._pending[-1].first_offset <= header.last_offset:
             self._open.add(self._pending.pop().producer_id)
         if header.magic < MAGIC_V2 or header.producer_id not in self._open:

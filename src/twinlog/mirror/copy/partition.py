@@ -23,10 +23,11 @@ equal:
 
 1. Every lane that copies a partition writes the same records under the same sequences (ordinal mod
    2^31) and the same producer ID.
-2. In a topic to which only this flow writes, `K = target offset - ordinal` is constant from start
-   to release. Every Produce response is checked against it: a lower offset means that records are
-   missing (`GAP_WRITTEN`), a higher one that another client wrote (`EXTRA_RECORDS`).
-3. A batch is sent only after the offset map has the runs that it begins (`lane.map_writer`).
+2. In a topic to which only this flow writes, `K = target offset - ordinal` is constant as long as a
+   lane copies the partition. Every Produce response is checked against it: a lower offset means
+   that records are missing (`GAP_WRITTEN`), a higher one that another client wrote
+   (`EXTRA_RECORDS`).
+3. A batch is sent only after the offset map has the runs that begin in it (`lane.map_writer`).
 4. After *any* error response, nothing more is sent until all requests in flight have been answered.
    Then the partition is started again (`mirror.start.position`): the state of the target's log is
    read from the log, never remembered.
@@ -47,9 +48,9 @@ With one batch in flight, a rejected batch cannot be followed by an accepted one
 arise.
 
 **A lost response.** If a connection breaks, the outcome of everything in flight is unknown
-(`on_disconnected`). The partition drains and goes back to the driver, which states in the next Take
-for how long these requests may still arrive. The next start reads the target's log. For each batch
-that was in flight, there are three cases:
+(`on_disconnected`). The partition drains and goes back to the driver. The driver's message to the
+next lane (`lane.messages.Take`) states for how long these requests may still arrive. The next start
+reads the target's log. For each batch that was in flight, there are three cases:
 
 - *The batch is on the target.* The log's end shows that, and the copy resumes after it.
 - *The batch arrives later.* It has the same first record and the same sequence as the next batch of
@@ -97,13 +98,13 @@ from twinlog.wire.records import fingerprint, first_record
 
 PIPELINE: Final = 16
 TROUBLE_MS: Final = 60_000
-"""Time after a problem during which an unprotected partition has only one batch in flight."""
+"""Time (ms) after a problem during which an unprotected partition has only one batch in flight."""
 QUIET_MS: Final = 100
-"""If the last response is older than this, the target may have forgotten the producer ID, so the
-next batch is sent alone.
+"""If the last response is older than this many ms, the target may have forgotten the producer ID in
+the meantime. So an unprotected partition then sends its next batch alone.
 """
 CLOCKS_MS: Final = 900_000
-"""Maximum difference assumed between a broker's clock and the local clock."""
+"""Maximum difference (ms) that is assumed between a broker's clock and the local clock."""
 FUTURE_MS: Final = 1_800_000
 """Timestamps further in the future than this may be rejected. The value is half the default of
 message.timestamp.after.max.ms.
@@ -118,7 +119,9 @@ class CopyState(StrEnum):
 
 
 class PartitionCopy:
-    """The copy of one partition on one lane, from its start point to its release."""
+    """The copy of one partition on one lane, from its start point until the lane gives the
+    partition back to the driver.
+    """
 
     intake_class: type[Intake] = Intake
 
@@ -148,7 +151,9 @@ class PartitionCopy:
         self.target_topic_id = target_topic_id
         self.tail = tail
         self.end = end
-        """First upstream offset that must not be copied (2^63-1 without `--once`)."""
+        """First upstream offset that must not be copied, or 2^63-1 if the copy has no end (without
+        `--once`).
+        """
         self.state = CopyState.TAKEN_OVER if start.taken_over else CopyState.COPYING
         self.intake = self.intake_class(
             position=start.upstream,
@@ -179,14 +184,17 @@ class PartitionCopy:
         """Number of batches that may be in flight if nothing limits them to one."""
         self.last_timestamp = start.last_timestamp
         self.trouble: PartitionError | None = None
-        """The first problem of writing, or a later one that is worse. If set, nothing more is sent,
-        and the log is checked after the copy has drained.
+        """The first problem of writing to the target, or a later one that is worse
+        (`refusals.rank`). If set, nothing more is sent. After the copy has drained, the next start
+        checks the target's log.
         """
         self.source_trouble: TwinlogError | None = None
         """The error that has stopped reading. Records read before it are still sent."""
         self.others = OtherWriters(has_other_flow=start.has_company)
         self.has_unknown_outcomes = False
-        """Whether requests of this lane may still be on their way to the target."""
+        """Whether requests of this lane whose response was lost may still be on their way to the
+        target.
+        """
         self.late_requests = late_requests
         """Whether requests of an earlier lane may have arrived since the start read the log."""
         self._earlier = EarlierLane(late_requests=late_requests, may_live=old_lane)
@@ -228,7 +236,9 @@ class PartitionCopy:
         return self.queued_bytes - before
 
     def queue(self, batch: OutBatch, now_ms: int, *, always: bool = False) -> None:
-        """Queue a batch and announce its runs. It is sent when their rows are in the map."""
+        """Queue a batch, and announce its runs to the offset map. The batch is sent when their rows
+        are durable. `always`: announce a run even if it continues the one before.
+        """
         is_small = len(batch.data) <= self._splitter.most_bytes
         for part in (batch,) if is_small else self._splitter.parts(batch):
             self._queue_one(part, always=always)
@@ -240,14 +250,17 @@ class PartitionCopy:
         is_first = batch.ordinal == self._begins_at
         if is_first and not batch.runs and self.tail.durable_ordinal < self._first_row_ordinal:
             # If another lane writes first, the target has a different record at this ordinal. The
-            # row of this run has the record's fingerprint, so that the next start detects this.
+            # map row of this run has the fingerprint of this copy's record, so the next start
+            # detects the difference.
             run = Run(batch.ordinal, batch.upstream, self._k + batch.ordinal)
             self.tail.announce(run, fingerprint(first_record(batch.data)), always=True)
         self._queue.append(batch)
         self.queued_bytes += len(batch.data)
 
     def has_read(self) -> None:
-        """Update the position and the queue after a Fetch response was processed."""
+        """Finish a Fetch response: drop the queue if the copy has stopped. Request the copy's first
+        map row if batches wait for it. Advance `acked_upstream` if nothing is left to send.
+        """
         if self.state is not CopyState.COPYING:
             # these batches are not sent; the next lane reads their records again, from
             # `acked_upstream` on
@@ -257,7 +270,9 @@ class PartitionCopy:
         self._acknowledge_what_was_read()
 
     def _acknowledge_what_was_read(self) -> None:
-        """Advance the position past markers and aborted data after the last record."""
+        """If every record that was read is on the target, advance `acked_upstream` past the markers
+        and aborted records after the last one.
+        """
         if self.is_idle and self.intake.position >= self.acked_upstream:
             self.acked_upstream = self.intake.position
             self.acked_epoch = self.intake.last_fetched_epoch
@@ -295,8 +310,8 @@ class PartitionCopy:
 
     @property
     def is_listed(self) -> bool:
-        """Whether the target has this producer ID: it listed the ID at the start, or has accepted a
-        batch after the start.
+        """Whether the target knows the flow's producer ID: its leader listed the ID at the start,
+        or has accepted a batch since then.
         """
         return self._is_listed
 
@@ -306,14 +321,18 @@ class PartitionCopy:
 
     @property
     def waits_for_map(self) -> bool:
-        """Whether a batch, or the start itself, waits for a row of the offset map."""
+        """Whether the next batch waits until a row of the offset map is durable. Without a batch:
+        whether the first row, or the last one of a draining copy, must still become durable.
+        """
         if self._queue:
             return self.tail.durable_ordinal < self._ordinal_to_announce(self._queue[0])
         is_leaving = self.state is CopyState.DRAINING
         return self.tail.dirty and (is_leaving or self.tail.durable_ordinal < 0)
 
     def _ordinal_to_announce(self, batch: OutBatch) -> int:
-        """Return the ordinal up to which runs must be durable before this batch is sent."""
+        """Return the ordinal up to which the offset map's runs must be durable before this batch is
+        sent.
+        """
         return batch.runs[-1].ordinal if batch.runs else self._first_row_ordinal
 
     def next_batch(self, now_ms: int) -> OutBatch | None:
@@ -356,9 +375,10 @@ class PartitionCopy:
         return True
 
     def on_earlier_lane_ended(self, *, is_over: bool) -> None:
-        """Note that the earlier lane, if it was still alive, has stopped sending.
+        """Process the end of the earlier lane: it sends nothing more, so a held-back batch may be
+        due for the next check of the log.
 
-        `is_over`: that lane's requests can no longer arrive either.
+        `is_over`: the requests that it has sent can no longer arrive either.
         """
         self._earlier.on_ended(is_over=is_over)
         self._refuse_when_due()
@@ -368,7 +388,9 @@ class PartitionCopy:
             self.trouble = self.trouble or refusals.unchecked_log_error(self.target)
 
     def on_new_connection(self) -> None:
-        """Send the next request alone, because the connection is new. Nothing is in flight."""
+        """Let the next request go alone, because the connection is new. Must be called with nothing
+        in flight.
+        """
         self._is_proven = False
 
     @property
@@ -378,11 +400,11 @@ class PartitionCopy:
         return bool(self._queue) and not rests and self.state is CopyState.COPYING
 
     def _send_alone_after_pause(self, now_ms: int) -> None:
-        """Send the next batch alone if the target may have forgotten the producer ID. Must be
-        called with nothing in flight.
+        """Let the next batch go alone if the target may have forgotten the producer ID since the
+        last response. Must be called with nothing in flight.
 
-        A target that forgot the ID since the last response could reject one batch and still append
-        the batch after it.
+        Such a target could reject one batch and still append the batch after it, which would leave
+        a gap.
         """
         is_quiet = abs(now_ms - self._answered_ms) > QUIET_MS
         if is_quiet and not self.is_protected(self.last_timestamp, now_ms):
@@ -398,7 +420,8 @@ class PartitionCopy:
         if self.is_protected(oldest, now_ms):
             return self.pipeline
         # No batch must follow one that may be rejected, or one whose append must be confirmed
-        # first. If others also write to the topic, K moves and shows no missing batch.
+        # first. In a topic to which other clients write, K grows with their records, so it does not
+        # show a missing batch.
         may_be_refused = (
             self._may_reject_records or newest > now_ms + FUTURE_MS or not self.is_ours_alone
         )
@@ -425,7 +448,9 @@ class PartitionCopy:
         now_ms: int,
         record: int = -1,
     ) -> None:
-        """Process the response to the oldest batch in flight."""
+        """Process the response to the oldest batch in flight. `record`: index of the record that
+        the target names as invalid, or -1.
+        """
         batch = self._in_flight.popleft()
         self.queued_bytes -= len(batch.data)
         self.in_flight_bytes -= len(batch.data)
@@ -440,8 +465,8 @@ class PartitionCopy:
                 self._trouble(refused, now_ms)
             return
         distance = base_offset - (self._k + batch.ordinal)
-        # repeats are detected before K is checked, because the records of an earlier lane may be at
-        # any offset, and may differ from this lane's
+        # repeats are detected before K is checked: an earlier lane may have written its batch at
+        # any offset, and with other records than this lane's
         is_repeat = self._is_repeat(log_append_time_ms, batch, now_ms)
         if is_repeat or (self._splitter.refused and not distance):
             self._trouble(refusals.other_writer_error(self.target, batch), now_ms)
@@ -451,7 +476,9 @@ class PartitionCopy:
             self._clean(batch, base_offset, now_ms)
 
     def _send_again(self, now_ms: int) -> None:
-        """If nothing is in flight, split the rejected batches and queue their parts first."""
+        """Split the rejected batches, and queue their parts before all other batches. Does nothing
+        while a batch is in flight, because its response may reject it as well.
+        """
         if self._in_flight or self.state is not CopyState.COPYING:
             return
         parts, reason = self._splitter.cut()
@@ -466,7 +493,9 @@ class PartitionCopy:
         self._is_proven, self._may_reject_records, self.intake.join_bytes = False, True, 0
 
     def _announce_again(self, _parts: Sequence[OutBatch]) -> bool:
-        """Announce the runs that these batches need. Returns False if that is impossible."""
+        """Announce the runs that split batches need in the map. Return False if their chunk is no
+        longer in memory. A copy of a whole partition needs none.
+        """
         return True
 
     def _clean(self, batch: OutBatch, base_offset: int, now_ms: int) -> None:
@@ -487,7 +516,7 @@ class PartitionCopy:
         """Return True if the target already had a batch of these sequences, sent by another lane.
 
         With CreateTime, the response to an append has the time -1. The response to a repeat has the
-        newest timestamp of the batch *in the log*, which may be older or newer than this batch's,
+        newest timestamp of the batch *in the log*. It may be older or newer than this batch's,
         because the logged batch may contain other records. So any time but -1 means a repeat. With
         LogAppendTime, both responses have the time of the broker's clock, and the response to a
         repeat of a batch without timestamps has -1. In such topics, nothing is sent until all
@@ -499,8 +528,8 @@ class PartitionCopy:
             return False
         if self._has_log_append_time is not None:
             return not self._has_log_append_time and batch.sent == 1
-        # if the configs are unknown, a time far from now shows a repeat, because an append sets the
-        # current time, or none
+        # the topic's configs are unknown. The response to an append has the broker's current time
+        # or -1 (returned above), so a time that is not near now shows a repeat
         is_now = abs(log_append_time_ms - now_ms) < CLOCKS_MS
         return not is_now or log_append_time_ms <= batch.max_timestamp
 
@@ -534,7 +563,9 @@ class PartitionCopy:
         self._trouble_until_ms = now_ms + TROUBLE_MS
 
     def stop(self, error: PartitionError, now_ms: int) -> None:
-        """Send nothing more: drain, then check the log."""
+        """Send nothing more because of this error. After the copy has drained, the next start
+        checks the target's log.
+        """
         self._trouble(error, now_ms)
 
     # -- draining and marks
@@ -544,24 +575,29 @@ class PartitionCopy:
         self._rules = replace(self._rules, producer_expiry_ms=rules.producer_expiry_ms)
 
     def on_disconnected(self, error: PartitionError, now_ms: int) -> None:
-        """Note a broken connection, after which the outcome of everything in flight is unknown."""
+        """Stop after a broken connection. The outcome of everything in flight is unknown, so the
+        next start checks the target's log.
+        """
         self.has_unknown_outcomes |= bool(self._in_flight)
         self.queued_bytes -= drop(self._in_flight)
         self.in_flight_bytes = 0
         self._trouble(error, now_ms)
 
     def drain(self) -> None:
-        """Send nothing more. The partition is released as soon as `is_drained` is True."""
+        """Send nothing more. The lane gives the partition back to the driver as soon as
+        `is_drained` is True.
+        """
         # the state TAKEN_OVER does not change, so that it is reported to the next lane
         if self.state is not CopyState.TAKEN_OVER:
             self.state = CopyState.DRAINING
         self.queued_bytes -= drop(self._queue)
 
     def note_position(self) -> None:
-        """Announce in the map how far the source was read after the last copied record.
+        """Write to the map how far the source was read after the last copied record, if nothing is
+        left to send.
 
-        Markers and aborted records before that position do not count as lost if the source deletes
-        them.
+        The reason: if the source deletes the markers and aborted records before that position, they
+        must not count as lost.
         """
         run = Run(self.acked_ordinal, self.acked_upstream, self._k + self.acked_ordinal)
         if self.is_idle and self.tail.runs and not run.continues(self.tail.runs[-1]):
@@ -570,18 +606,19 @@ class PartitionCopy:
 
     @property
     def has_undurable_position(self) -> bool:
-        """Whether the position that was announced last is not durable yet."""
+        """Whether the row of the last `note_position` is not durable yet."""
         is_last = self._noted is not None and self.tail.runs[-1:] == [self._noted]
         return is_last and self.tail.durable_ordinal < self.acked_ordinal
 
     def mark(self, *, at_rest: bool = False) -> Mark:
-        """Return the mark for the map, which states how far the copy is.
+        """Return the mark for the map: all of this flow's records are below its target offset
+        (`mirror.map.offset_map.Mark`).
 
-        `at_rest`: the copy is drained and sends nothing more.
+        `at_rest`: the copy is drained and sends nothing more, so the mark may be final.
         """
         if self.others.unknown is not None and self.tail.mark is not None:
-            # keep the old mark: the unknown records may be repeats of this flow's records, which a
-            # mark after them would hide
+            # keep the old mark: the records of the unknown writer may be repeats of this flow's
+            # records, and a start does not read what is below a mark
             return self.tail.mark
         is_quiet = not (self.has_unknown_outcomes or self.late_requests)
         reached = self.others.mark_above(self.acked_downstream, moves=self.is_idle and is_quiet)
@@ -592,7 +629,9 @@ class InFlight(deque[OutBatch]):
     """Batches in flight, in the order in which they were sent."""
 
     oldest = newest = 0
-    """Oldest and newest timestamp of the batches sent since nothing was in flight."""
+    """Oldest and newest timestamp (ms) of the batches that were sent after the last moment with
+    nothing in flight.
+    """
 
     def sent(self, batch: OutBatch) -> None:
         stamp = batch.max_timestamp

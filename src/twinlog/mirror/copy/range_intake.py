@@ -5,9 +5,11 @@
     answer    records of 101, 103, 108; end 111
     batch     ordinals 40, 41, 42; runs (40, 101) (41, 103) (42, 108)
 
-A range has whole batches as they were fetched, because the transform decodes them anyway. Only
-message formats 0 and 1, and batches with a record to skip, are encoded again. An answer is checked
-before any of it is sent: the application of the transforms runs user code.
+The ordinal of a record is the number of records that the flow wrote before; a run is (ordinal,
+upstream offset). A range has whole batches as they were fetched, because the transform decodes them
+anyway. Only message formats 0 and 1, and batches with a record to skip, are encoded again. An
+answer is checked before any of it is sent, because the application of the transforms runs user code
+and may be wrong.
 """
 
 from __future__ import annotations
@@ -60,18 +62,21 @@ class Stretch:
     """The stretch's batches, without markers, aborted batches and skipped records. May be empty."""
     size: int = 0
     number: int = -1
-    """Number of the stretch's range, or -1 if it has no records, so that no range is offered."""
+    """Number of the range (`ranges.SourceRange`) that was offered for this stretch, or -1 if it has
+    no records and needs none.
+    """
     answer: RangeAnswer | None = None
     is_quarantined: bool = False
-    """Whether the dead letters of `answer` were sent."""
+    """Whether the dead letters of the failed records in `answer` were sent."""
 
     def add(self, batch: memoryview) -> None:
         self.batches.append(batch)
         self.size += len(batch)
 
     def cut(self, offset: int) -> Stretch:
-        """End this stretch at `offset`, where the answer to its range ends. Return the rest of it,
-        with the batches that end after `offset`. The stretch must have been offered.
+        """End this stretch at source offset `offset`, because the answer to its range ends there.
+        Return the rest as a new stretch, with the batches that end after `offset`. This stretch
+        must have been offered.
         """
         rest = Stretch(first=offset, end=self.end, epoch=self.epoch, end_epoch=self.end_epoch)
         (view,) = self.batches
@@ -83,15 +88,17 @@ class Stretch:
 
 
 class RangeIntake(Intake):
-    """Reads stretches of a source partition, and encodes the answers to them."""
+    """Reads stretches of a source partition, and encodes the application's answers as batches to
+    send.
+    """
 
     _stretches: list[Stretch]
 
     def read(self, records: memoryview, aborted: Iterable[Aborted], end: int) -> list[Stretch]:
         """Return the stretches of a Fetch response, in order and without gaps between them.
 
-        As in `take`, stretches before a bad batch are returned, and the next response begins with
-        that batch.
+        As in `take`, stretches before a batch that cannot be read are returned, and the next
+        response begins with that batch.
         """
         begin, self._stretches = self.position, []
         try:
@@ -139,7 +146,9 @@ class RangeIntake(Intake):
         return ()
 
     def _stretch(self, epoch: int, size: int) -> Stretch:
-        """Return the last stretch if a batch of this epoch and size fits, else a new one."""
+        """Return the last stretch if it has the leader epoch `epoch` and room for `size` bytes.
+        Otherwise append and return a new stretch.
+        """
         last = self._stretches[-1] if self._stretches else None
         if last is None or last.epoch != epoch or (last.size and last.size + size > RANGE_BYTES):
             last = Stretch(first=self.position, epoch=epoch)
@@ -147,7 +156,9 @@ class RangeIntake(Intake):
         return last
 
     def _parts(self, header: BatchHeader, batch: memoryview) -> Iterator[memoryview]:
-        """Yield the batch, or its records in dense batches of magic 2 if it cannot be passed on."""
+        """Yield the batch if it is of magic 2 and no record of it is skipped. Otherwise yield its
+        records in batches of magic 2 without gaps.
+        """
         if header.magic >= MAGIC_V2 and not any(
             skip.first < header.next_offset and header.base_offset < skip.next
             for skip in self._skips
@@ -226,7 +237,9 @@ class RangeIntake(Intake):
         return batch
 
     def _runs_at(self, offsets: array[int]) -> Iterator[Run]:
-        """Yield a run for each record whose offset does not follow the previous one."""
+        """Yield a run of the offset map for each record whose source offset is not contiguous with
+        that of the previous record.
+        """
         before = offsets[0] - 1
         has_gaps = offsets[-1] - offsets[0] + 1 > len(offsets)
         for index, offset in enumerate(offsets if has_gaps else offsets[:1], self.ordinal):
@@ -238,7 +251,9 @@ class RangeIntake(Intake):
 
 
 def dense_batches(rows: Rows) -> Iterator[memoryview]:
-    """Yield batches without gaps that have these records at their offsets."""
+    """Yield the records at their own offsets, in batches without gaps. A new batch begins after
+    each gap.
+    """
     begins = [index for index, _ in rows.run_starts()] if rows else []
     for begin, end in itertools.pairwise([*begins, len(rows)]):
         part = rows.slice(begin, end)
@@ -255,8 +270,8 @@ def dense_batch(rows: Rows, first: int) -> memoryview:
 
 
 def checked(stretch: Stretch, answer: RangeAnswer) -> tuple[array[int], list[Rows]]:
-    """Return the source offsets of an answer, and the records of its batches. Raises CorruptData if
-    the answer does not fit its range.
+    """Return (offsets, batches) of an answer: the source offset of each record, and the records of
+    each batch. Raises CorruptData if the answer does not fit the range of `stretch`.
     """
     offsets = _offsets(stretch, answer)
     decoded = [_decoded(raw) for raw in answer.batches]
@@ -274,7 +289,9 @@ def checked(stretch: Stretch, answer: RangeAnswer) -> tuple[array[int], list[Row
 
 
 def _offsets(stretch: Stretch, answer: RangeAnswer) -> array[int]:
-    """Return each record's source offset. Raises CorruptData if they do not fit the range."""
+    """Return the source offset of each record of the answer. Raises CorruptData if an offset is
+    outside the range of `stretch`, or the offsets do not rise.
+    """
     offsets = array("q")
     try:
         offsets.frombytes(answer.offsets)
@@ -297,7 +314,9 @@ def _offsets(stretch: Stretch, answer: RangeAnswer) -> array[int]:
 
 
 def _decoded(raw: bytes) -> Rows:
-    """Return the records of an answer's batch. Raises CorruptData unless it is one dense batch."""
+    """Return the records of one batch of an answer. Raises CorruptData unless `raw` is one valid
+    batch of magic 2 without gaps.
+    """
     view = memoryview(raw)
     header = read_header(view)
     is_whole = header.magic == MAGIC_V2 and header.length == len(raw)
@@ -315,7 +334,9 @@ def _decoded(raw: bytes) -> Rows:
 def _too_large_error(
     error: PartitionError, offsets: array[int], limit_bytes: int
 ) -> PartitionError:
-    """Return the error with the record's source offset instead of its position in the batch."""
+    """Return the error for a transformed record that is too large, with the record's source offset
+    instead of its position in the batch.
+    """
     at = -1 if error.poison is None else offsets[error.poison[0]]
     too_large = PartitionError(
         f"upstream record {at}, as transformed, is larger than the {limit_bytes} bytes that the "

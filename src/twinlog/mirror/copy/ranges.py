@@ -22,8 +22,8 @@ class RangeBounds(Struct, frozen=True, kw_only=True):
     """The offset after the last record or gap of the range."""
 
     def overlaps(self, other: RangeBounds) -> bool:
-        """Return True if a record can be in both ranges. For example, a withdrawn range overlaps
-        with the one that another lane offers instead.
+        """Return True if both ranges contain an offset of the same partition. For example, a range
+        that one lane has withdrawn overlaps with the range that the next lane offers.
         """
         is_same = (self.topic, self.partition) == (other.topic, other.partition)
         return is_same and max(self.first, other.first) < min(self.end, other.end)
@@ -46,11 +46,11 @@ class RangeFailure(Struct, frozen=True, kw_only=True):
     text: str
     """Description of the failure without record values, such as the exception's class and line."""
     transform: str = ""
-    """Names of the transforms of the record's topic."""
+    """Names of the transforms that the record's topic has, for the message."""
 
 
 class RangeAnswer(Struct, frozen=True, kw_only=True):
-    """The records that a transform makes of a range."""
+    """The records into which a transform turns a range."""
 
     number: int
     batches: tuple[bytes, ...]
@@ -58,7 +58,9 @@ class RangeAnswer(Struct, frozen=True, kw_only=True):
     offsets: bytes
     """`array('q')` of the source offset of each record, over all batches."""
     end: int
-    """Source offset up to which the answer covers the range: the range's end, or the failure."""
+    """Source offset up to which the answer covers the range: the range's `end`, or the offset of
+    `failure`.
+    """
     failure: RangeFailure | None = None
     quarantined: tuple[RangeFailure, ...] = ()
     """Records for the dead-letter topic, in source order. They are in none of `batches`."""

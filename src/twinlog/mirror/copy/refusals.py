@@ -51,8 +51,8 @@ REFUSALS: Final = {
 RETRIABLE_ERRORS: Final = (
     frozenset(row.number for row in ERRORS.values() if row.retriable) | {BROKER_NOT_AVAILABLE}
 ) - REFUSALS.keys()
-"""Leader, ISR, time-out and storage errors, unknown topic or ID. After such an error, the partition
-is checked again, and then resumes or stops.
+"""Error codes about leaders, ISR, time-outs, storage, and unknown topics or topic IDs. After such
+an error, the partition is started again, and either resumes or stops with a code.
 """
 BROKEN_LOG: Final = frozenset({"GAP_WRITTEN", "EXTRA_RECORDS"})
 OF_A_BATCH: Final = frozenset({CORRUPT_MESSAGE, UNSUPPORTED_COMPRESSION_TYPE})
@@ -137,7 +137,9 @@ def gap_error(
     missing: int,
     runs: Sequence[Run],
 ) -> PartitionError:
-    """Return the error for records that are missing before the batch expected at `begin`."""
+    """Return the error for `missing` records before `batch`, which was expected at target offset
+    `begin` and was appended below it. `runs`: the map's runs, which show the upstream offsets.
+    """
     what = (
         f"{target} at ordinal {batch.ordinal}: {missing} records are missing before the batch just "
         f"appended: target offsets {Span(begin - missing, begin)} hold later records; upstream "
@@ -150,7 +152,9 @@ def gap_error(
 def foreign_error(
     target: TopicPartition, batch: OutBatch, begin: int, count: int
 ) -> PartitionError:
-    """Return the error for records of another client at the offset where a batch was expected."""
+    """Return the error for `count` records of another client at target offset `begin`, where
+    `batch` was expected.
+    """
     span = Span(begin, begin + count)
     what = (
         f"{target} at ordinal {batch.ordinal}: {count} records that this flow did not write lie at "
@@ -160,10 +164,11 @@ def foreign_error(
 
 
 def poison(batch: OutBatch, error: int, record: int) -> tuple[int, int] | None:
-    """Return the upstream offsets [first, next) that the target rejects.
+    """Return the upstream offsets [first, next) of the records because of which the target rejects
+    the batch.
 
-    Returns None if the rejection cannot be attributed to records. A batch that is too large is
-    split first (`batch_sizes`).
+    Return None if the rejection cannot be attributed to records. A batch that is too large is split
+    first (`batch_sizes`).
     """
     if error in OF_A_BATCH:
         return batch.upstream, batch.upstream_next

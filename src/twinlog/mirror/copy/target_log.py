@@ -12,11 +12,12 @@ the first and rejects the second, as long as it still remembers the producer ID 
 a batch after which the target would forget the producer ID must wait until all late requests have
 arrived and the log has been checked again.
 
-If the target has already forgotten the producer ID, a lane that is still alive is dangerous as
-well. It could append this copy's batch, then an old batch of its own, after which the ID expires
-again. The target would then accept this copy's duplicate. A dead lane cannot do that, because no
-lane sends an old batch while a fresh one is in flight (`PartitionCopy._window`). So fresh batches
-wait until a living lane has stopped, and the log has been checked again.
+If the target has already forgotten the producer ID, a previous lane that is still alive is
+dangerous as well. It could append the same batch as this copy, then an old batch, after which the
+ID expires again. The target would then accept this copy's batch, which is a duplicate. A dead lane
+cannot do that, because no lane sends an old batch while a fresh one is in flight
+(`PartitionCopy._window`). So fresh batches wait until a living lane has stopped, and the log has
+been checked again.
 
 | next batch | the target remembers the ID | the target may have forgotten the ID |
 | --- | --- | --- |
@@ -80,11 +81,11 @@ class EarlierLane:
     def __init__(self, *, late_requests: bool, may_live: bool) -> None:
         self._late_requests, self._may_live = late_requests, may_live
         self._lived = may_live
-        """Whether that lane may have been alive when this copy's start read the log."""
+        """Whether the previous lane may have been alive when this copy's start read the log."""
         self._waits_for_requests = False
 
     def holds_back(self, *, is_old: bool) -> bool:
-        """Return True if a batch must wait for another check of the log.
+        """Return True if the next batch must wait until the target's log is checked again.
 
         Must be called for unprotected batches only. `is_old`: the target forgets the producer ID
         after this batch.
@@ -94,18 +95,23 @@ class EarlierLane:
 
     @property
     def may_be_checked(self) -> bool:
-        """Whether the held-back batch need not wait any longer, so that the log can be checked."""
+        """Whether the log can be checked now, because the wait of the held-back batch is over. An
+        old batch waits until late requests can no longer arrive, a fresh one until the previous
+        lane has stopped.
+        """
         return not (self._late_requests if self._waits_for_requests else self._may_live)
 
     def on_ended(self, *, is_over: bool) -> None:
-        """Note that the lane has stopped. `is_over`: its requests cannot arrive any more either."""
+        """Process the end of the previous lane: it sends nothing more. `is_over`: its late requests
+        can no longer arrive either.
+        """
         self._may_live = False
         self._late_requests &= not is_over
 
 
 MARK_AFTER: Final = 10_000
-"""If at least this many foreign records follow this flow's last record, a row of the map is written
-whose mark is after them.
+"""If at least this many foreign records follow this flow's last record, a row is written to the
+offset map whose mark (`offset_map.Mark`) is after them.
 """
 
 
@@ -114,22 +120,28 @@ class OtherWriters:
     """Other writers to the target partition of one copy, in a topic that several clients share."""
 
     has_other_flow: bool
-    """Whether another Twinlog flow writes to the partition, so that K changes all the time."""
+    """Whether another Twinlog flow writes to the partition, so that K (target offset minus ordinal)
+    grows all the time.
+    """
     unknown: Span | None = None
     """Target offsets between this flow's records whose writer is unknown, or None. Nothing is sent
     until the writer is known.
     """
     ordinal: int = -1
-    """Ordinal of this flow's first record at or after the beginning of `unknown`."""
+    """Ordinal (count of this flow's records before it) of this flow's first record after the
+    beginning of `unknown`.
+    """
     passed: int = 0
     """Target offset up to which the writers are known."""
     reach: int = -1
-    """The last check found only records of other clients from this flow's last record up to this
-    target offset.
+    """The last check found only records of other clients between this flow's last record and this
+    target offset; -1 before any such check.
     """
 
     def note_foreign(self, first: int, following: int, ordinal: int) -> None:
-        """Note foreign records at [first, following), right before the batch of this ordinal."""
+        """Add the target offsets [first, following) of foreign records to `unknown`, unless another
+        Twinlog flow writes here. `ordinal`: that of this flow's batch right after them.
+        """
         if self.has_other_flow:
             return
         if self.unknown is None:
@@ -137,10 +149,11 @@ class OtherWriters:
         self.unknown = Span(first if self.unknown is None else self.unknown.first, following)
 
     def mark_above(self, acked: int, *, moves: bool) -> int:
-        """Return the target offset of a mark if this flow's last record ends at `acked`.
+        """Return the target offset for a mark in the offset map. `acked`: the offset after this
+        flow's last record.
 
-        If nothing is in flight (`moves`), and many foreign records follow, the mark is set after
-        them, so that a later start need not read them.
+        Normally that is `acked`. If `moves` (nothing is in flight) and many foreign records follow,
+        it is the offset after them, so that a later start need not read them.
         """
         return self.reach if moves and self.reach - acked >= MARK_AFTER else acked
 
@@ -172,13 +185,17 @@ class TargetLeader:
         self.epoch = max(known, epoch)
 
     def may_have_restarted(self) -> None:
-        """Note that the connection to the leader was opened after the log was checked."""
+        """Require a check of the log before the next batch, because the connection to the leader is
+        newer than the last check.
+        """
         if not self.needs_check:
             self.needs_check = True
             self._what = "its leader may have restarted since its log was checked"
 
     def trouble(self, target: TopicPartition) -> PartitionError:
-        """Return the error that causes a check of the partition's log."""
+        """Return the error that stops the copy, so that the next start checks the target
+        partition's log.
+        """
         return PartitionError(
             f"{target}: {self._what}; checking its log",
             code="TARGET_LEADER_CHANGED",

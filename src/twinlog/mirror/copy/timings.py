@@ -21,13 +21,15 @@ class Timings:
     most_ms: int = 0
     last_ms: int = 0
     spread: tuple[tuple[int, int], ...] = ()
-    """Number of batches per bucket of `bucket_of`. The counts add up to `count`."""
+    """(number of the bucket in `bucket_of`, number of batches in it). The numbers of batches add up
+    to `count`.
+    """
 
 
 NO_TIMINGS = Timings()
 
 SMALL_MS: Final = 8
-"""Times below this have one bucket per millisecond."""
+"""Times below this (ms) have one bucket per millisecond."""
 OCTAVE: Final = 4
 """Number of buckets per power of two. A bucket's upper bound is at most a quarter too high."""
 
@@ -59,7 +61,7 @@ class TimingSum:
         self._spread: dict[int, int] = {}
 
     def add(self, now_ms: int, timestamp_ms: int) -> None:
-        """Add the time from a batch's newest timestamp to now."""
+        """Add the time from `timestamp_ms`, a batch's newest timestamp, to now."""
         if timestamp_ms == NO_TIMESTAMP:
             return
         passed = now_ms - timestamp_ms  # negative if the producer's clock is ahead, as in MM2

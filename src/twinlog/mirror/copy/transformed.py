@@ -2,7 +2,7 @@
 
 **Problem.** User code changes and filters the records. It runs in another application, which may
 answer late, twice, differently each time, or never. The copy must still append each record that
-survives once, in order, and the map must contain its source offset.
+survives once, in order, and the offset map must contain its source offset.
 
     source ─fetch─▶ stretches ─ranges─▶ application ─answers─▶ batches ─▶ target
                     (in order)          (any order)            (in order)
@@ -53,29 +53,33 @@ from twinlog.mirror.start_point import KnownDeadLetters
 
 
 class Transformer(Protocol):
-    """The application of the transforms, as a lane sees it."""
+    """The application that runs the transforms, as a lane uses it."""
 
     def offer(self, source_range: SourceRange) -> None:
         """Submit this range to be transformed."""
 
     def withdraw(self, number: int) -> None:
-        """Drop this range, whose answer is no longer needed."""
+        """Drop the range with this number, because its answer is no longer needed."""
 
     def answers(self) -> Iterable[RangeAnswer]:
         """Return the answers that have arrived since the last call. Never blocks."""
 
     def unanswered(self, after_s: float) -> Iterable[SourceRange]:
-        """Return the ranges that have waited for an answer for `after_s` since their turn came."""
+        """Return the ranges that have waited for an answer for at least `after_s` seconds since
+        their turn came (`lane.sides.range_port`).
+        """
 
 
 class RangeDesk:
-    """Numbers a lane's ranges, and passes the first answer to each range on to its copy."""
+    """Numbers the ranges that a lane offers, and passes the first answer to each range to the copy
+    that offered it.
+    """
 
     def __init__(self, transformer: Transformer) -> None:
         self._transformer = transformer
         self._numbers = itertools.count()
         self._given: dict[int, TransformedCopy] = {}
-        """The copy of each range without an answer, by the range's number."""
+        """By number of each range without an answer, the copy that offered it."""
 
     def offer(self, copy: TransformedCopy, stretch: Stretch) -> int:
         """Offer a stretch of this copy to the transforms' application. Returns the number of its
@@ -97,13 +101,15 @@ class RangeDesk:
         return number
 
     def withdraw(self, number: int) -> None:
-        """Withdraw this range. An answer that still arrives is dropped."""
+        """Withdraw the range with this number. If an answer to it still arrives, the answer is
+        dropped.
+        """
         if self._given.pop(number, None) is not None:
             self._transformer.withdraw(number)
 
     def unanswered(self, after_s: float) -> Iterator[tuple[TransformedCopy, SourceRange]]:
-        """Yield each copy that has waited for the answer to a range for `after_s`, with the first
-        such range. All ranges of the copy are withdrawn.
+        """Yield (copy, range) for each copy that has waited for the answer to a range for at least
+        `after_s` seconds. `range` is the first such range. All ranges of that copy are withdrawn.
         """
         for source_range in self._transformer.unanswered(after_s):
             if (copy := self._given.get(source_range.number)) is not None:
@@ -111,10 +117,11 @@ class RangeDesk:
                 yield copy, source_range
 
     def deliver(self, now_ms: int) -> Iterator[TransformedCopy]:
-        """Give the answers that have arrived to their copies, and yield these copies.
+        """Pass each answer that has arrived to the copy that offered the range, and yield that
+        copy.
 
-        Answers with unknown numbers are second answers, or are to withdrawn ranges, and are
-        dropped.
+        Answers with an unknown number are dropped. They are second answers to a range, or answers
+        to a withdrawn range.
         """
         for answer in self._transformer.answers():
             if answer.number in self._given:
@@ -153,7 +160,9 @@ class TransformedCopy(PartitionCopy):
         self._asked: deque[Stretch] = deque()
         """Stretches that were read and have not become batches yet, in order."""
         self._decided = self.intake.position
-        """All records below this upstream offset were filtered, or are in batches."""
+        """All records below this upstream offset were filtered, or are in batches that were queued
+        or sent.
+        """
         self._decided_epoch = self.acked_epoch
 
     # -- batches from the source
@@ -172,7 +181,9 @@ class TransformedCopy(PartitionCopy):
         return self.state is CopyState.COPYING and not has_failed
 
     def _ask(self, stretch: Stretch, index: int | None = None) -> None:
-        """Offer a stretch. `index`: its position in the queue of stretches, by default the last."""
+        """Offer a stretch to the transforms' application, unless it has no records. `index`: its
+        position in the queue of stretches, by default the last.
+        """
         self._asked.insert(len(self._asked) if index is None else index, stretch)
         self.queued_bytes += stretch.size
         if stretch.batches:
@@ -181,7 +192,9 @@ class TransformedCopy(PartitionCopy):
             stretch.answer = RangeAnswer(number=-1, batches=(), offsets=b"", end=stretch.end)
 
     def on_answer(self, answer: RangeAnswer, now_ms: int) -> None:
-        """Process an answer to a range, or to its first part. Answers may arrive in any order."""
+        """Process an answer to a range, or to the first part of a range. Answers may arrive in any
+        order.
+        """
         asked = next((stretch for stretch in self._asked if stretch.number == answer.number), None)
         if asked is None or not self._may_read:
             return
@@ -195,7 +208,8 @@ class TransformedCopy(PartitionCopy):
         self.use_answers(now_ms)
 
     def use_answers(self, now_ms: int) -> None:
-        """Turn the answers that are next in the order of the source into batches.
+        """Turn answers into batches, in the order of the source, up to the first range without an
+        answer.
 
         An answer waits until the dead letters of its failed records are on the target.
         """
@@ -229,7 +243,9 @@ class TransformedCopy(PartitionCopy):
 
     @property
     def known_dead_letters(self) -> KnownDeadLetters | None:
-        """The dead letters at or after the position, or None if the flow has no topic for them."""
+        """The dead letters of source records at or after `acked_upstream`, or None if the flow has
+        no dead-letter topic.
+        """
         if (letters := self.dead_letters) is None:
             return None
         return letters.known_from(self.acked_upstream)
@@ -253,12 +269,16 @@ class TransformedCopy(PartitionCopy):
         self._fail(error)
 
     def _fail(self, error: TwinlogError) -> None:
-        """Stop reading. Records of answers that were already used are still sent."""
+        """Stop reading because of this error. Batches that were already made of answers are still
+        sent.
+        """
         self.source_trouble = self.source_trouble or error
         self.drop_unsent()
 
     def drop_unsent(self) -> None:
-        """Drop all stretches and answers that have not become batches."""
+        """Drop all stretches and answers that have not become batches, and withdraw the ranges of
+        the stretches.
+        """
         for asked in self._asked:
             self.queued_bytes -= asked.size
             self._desk.withdraw(asked.number)
@@ -267,7 +287,9 @@ class TransformedCopy(PartitionCopy):
             self.dead_letters.stop_sending()
 
     def _acknowledge_what_was_read(self) -> None:
-        """Advance the position past filtered records and markers after the last record."""
+        """If every batch is on the target, advance `acked_upstream` past the filtered records and
+        markers after the last one.
+        """
         if self.is_idle and self._decided >= self.acked_upstream:
             self.acked_upstream, self.acked_epoch = self._decided, self._decided_epoch
 
@@ -275,8 +297,8 @@ class TransformedCopy(PartitionCopy):
 
     def _clean(self, batch: OutBatch, base_offset: int, now_ms: int) -> None:
         super()._clean(batch, base_offset, now_ms)
-        # The mark moves with each response. From a large map, a start gets only a part of the runs,
-        # but all runs from the mark on.
+        # A start gets only a part of a large map's runs, but all from the map's mark on. So the
+        # mark moves with each response.
         self.tail.mark = Mark(self.acked_ordinal, self.acked_downstream)
 
     @property
@@ -303,7 +325,9 @@ class TransformedCopy(PartitionCopy):
         return True
 
     def _end_run(self, batch: OutBatch) -> Run | None:
-        """Add a run for the last record of a batch. Returns None if there is one already."""
+        """Add a run of the offset map for the last record of a batch, and return the run. Return
+        None if a run already begins there.
+        """
         at = batch.next_ordinal - 1
         if batch.runs and batch.runs[-1].ordinal == at:
             return None
@@ -313,7 +337,7 @@ class TransformedCopy(PartitionCopy):
 
 
 def _unusable_error(copy: TransformedCopy, stretch: Stretch, error: TwinlogError) -> TwinlogError:
-    """Return the error of a partition for which an answer cannot be used."""
+    """Return the error with which a partition stops if the answer for `stretch` cannot be used."""
     if not isinstance(error, CorruptData):
         return unreadable_error(error, copy.source, stretch.first)
     return PartitionError(

@@ -10,6 +10,8 @@ costs a few small fetches per partition.
 **Accepted records**
 
 An operator can accept foreign records among those of the flow. The copy then resumes after them.
+The ordinal of a record is the number of records that the flow wrote before, and K is target offset
+minus ordinal (`mirror.start_point`).
 
     downstream   70 71 72  [73 74]  75 76        73 and 74 were written by another client
     ordinal       0  1  2            3  4        K is 70 before them, 72 after them
@@ -17,18 +19,20 @@ An operator can accept foreign records among those of the flow. The copy then re
 
 Why no record is lost, duplicated or misplaced:
 
-1. An acceptance is exact: it lists all foreign ranges of the log, up to the log's end, and the K
-   after them (`Accepted`). This flow's batches before, between and after these ranges must have the
-   sequences of one unbroken copy. If a batch is missing or repeated, nothing can be accepted.
+1. An acceptance is exact: it lists all foreign ranges of the log, up to the log's end, and K after
+   the last one (`Accepted`). This flow's batches before, between and after these ranges must have
+   the sequences of one unbroken copy. If a batch is missing or repeated, nothing can be accepted.
 2. A start checks the log again. It uses the acceptance only if exactly the same ranges are foreign.
    Otherwise the start ignores the acceptance, and fails with the same code as without it.
 3. The next ordinal is the one after this flow's last batch, and the broker's producer state must
    agree. A late request of a dead lane has the same batch under the same sequence, whether it
    arrives before or after the foreign records, so the broker deduplicates it as usual.
-4. The upstream offset comes from the map, and this flow's last records are compared with the
-   source's, as in every start, within one stretch in which K is constant.
-5. The first row of the new term is durable before anything is sent. The row has the run that begins
-   after each range. So K is in the map from then on, and later starts need no acceptance.
+4. The upstream offset comes from the map. As in every start, this flow's last records are compared
+   with the source's, but only those in the last part of the log in which K is constant
+   (`TailStretch`).
+5. The first map row of the start (of its term, `offset_map`) is durable before anything is sent.
+   For each foreign range, the row has the run that begins after it. So K is in the map from then
+   on, and later starts need no acceptance.
 
 If a process dies before that row is written, the next process finds the acceptance in the state
 topic and does the same. If it dies later, the map has K. If the log later loses its end, the runs
@@ -60,11 +64,12 @@ def copy_border(
     log: tuple[int, int],
     batch_from: Callable[[int, int], BatchHeader | None],
 ) -> int:
-    """Return the offset after the flow's last record in a target log with the bounds `log`.
+    """Return the offset after the flow's last record in a target log. `log`: the log's start and
+    end offset.
 
-    `batch_from(offset, end)` returns the batch that contains an offset, or the next one that begins
-    before `end`. Raises BorderUnknown if retention or the cleaner deleted the batches around the
-    border, because they may have been the flow's.
+    `batch_from(offset, end)` returns the header of the batch that contains an offset, or of the
+    next batch that begins before `end`, or None if there is none. Raises BorderUnknown if retention
+    or the cleaner deleted the batches around the border, because they may have been the flow's.
     """
     first = partition_map.runs[0]
     low, foreign = max(log[0], first.downstream), log[1]
@@ -98,15 +103,19 @@ nothing is accepted.
 
 @dataclass(frozen=True, slots=True)
 class TailStretch:
-    """The last part of a target log, in which K is constant."""
+    """The last part of a target log in which K (target offset minus ordinal) is the same for all of
+    this flow's records.
+    """
 
     k: int
     low: int
-    """Target offset of the stretch's first record, or 0 if the stretch is the whole log."""
+    """Target offset of the part's first record, or 0 if the part is the whole log."""
 
 
 def last_stretch(runs: Sequence[Run], log_end: int) -> TailStretch:
-    """Return the last stretch by the map: the whole log unless foreign records were accepted."""
+    """Return the last part of the log with constant K, according to the map. It is the whole log
+    unless the map has runs after accepted foreign records.
+    """
     at, k = max(0, following(runs, log_end, DOWNSTREAM) - 1), k_at(runs, log_end)
     if _k_of(runs[0]) == k:
         return TailStretch(k, 0)
@@ -121,11 +130,13 @@ def _k_of(run: Run) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForeignWalk:
-    """The foreign ranges of a target log, and this flow's records between and after them."""
+    """The result of `walk`: the foreign ranges of a target log, and this flow's records between and
+    after them.
+    """
 
     ranges: tuple[tuple[int, int], ...]
     foreign: tuple[BatchHeader, ...]
-    """The batches in `ranges`."""
+    """The headers of the foreign batches in `ranges`."""
     jumps: tuple[tuple[int, int], ...]
     """(ordinal, target offset) of this flow's first record after each range, if one follows."""
     next_ordinal: int
@@ -141,7 +152,10 @@ class ForeignWalk:
         )
 
     def stretch_end(self, ends: LogEnds, low: int) -> LogEnds:
-        """Return the log bounds within which this flow's last records are contiguous."""
+        """Return `ends` limited to the last part of the log in which this flow's records are
+        contiguous. `low`: the beginning of that part if no record of this flow follows a foreign
+        range.
+        """
         begin = max(ends.log_start, self.jumps[-1][1] if self.jumps else low)
         first, last = self.ranges[-1]
         return replace(ends, log_start=begin, log_end=first if last == self.end else ends.log_end)
@@ -150,11 +164,11 @@ class ForeignWalk:
 def walk(
     read: Callable[[int], memoryview], first: int, end: int, *, k: int, producers: frozenset[int]
 ) -> ForeignWalk | None:
-    """Classify the batches in [first, end) of a target log. At `first` a foreign batch begins, and
-    `k` is K of the records before it.
+    """Classify the batches in [first, end) of a target log as foreign or this flow's. At `first` a
+    foreign batch begins. `k`: target offset minus ordinal, for this flow's records before `first`.
 
-    Returns None if a record of this flow is missing or repeated, or if the range is too long to
-    read.
+    Return None if a record of this flow is missing or repeated, if the range is too long to read,
+    or if no batch is foreign.
     """
     ranges: list[tuple[int, int]] = []
     jumps: list[tuple[int, int]] = []
@@ -210,9 +224,10 @@ def _batches(
 
 
 def pending(accepted: Sequence[Accepted], stretch: TailStretch, end: int) -> list[Accepted]:
-    """Return the acceptances that may not be in the map yet, in falling order of offsets.
+    """Return the acceptances whose foreign ranges end at or before `end`, and that the map does not
+    have yet (their K is above that of `stretch`). The one with the highest offsets is first.
 
-    If the log lost its end, some acceptances may be obsolete. Only a check of the log shows which.
+    If the log lost its end, some of them may no longer apply. Only a check of the log shows which.
     """
     candidates = [
         acceptance

@@ -1,16 +1,18 @@
 """The newest runs of a partition's offset map, which the lane that copies the partition writes.
 
-Runs are announced in the order of their batches and gathered in chunks. A batch waits until its
-runs are durable. One Fetch response from a half-compacted topic may begin a hundred thousand runs.
-So a chunk is closed at a fixed number of runs, even if they are not durable yet. Rows therefore
-stay small, and the rows of several chunks are written one after the other.
+Runs are announced in the order of their batches and gathered in chunks, each of which is one row of
+the map topic (`offset_map`). A batch waits until its runs are durable. One Fetch response from a
+half-compacted topic may begin a hundred thousand runs. So a chunk is closed at a fixed number of
+runs, even if they are not durable yet. Rows therefore stay small, and the rows of several chunks
+are written one after the other.
 
     closed      full, being written      open
     [chunk 3]   [chunk 4]  [chunk 5]     [chunk 6: grows with each announced run]
     durable     |<- batches of these runs wait ->|
 
 A tail can outlive its lane: it is handed over with the partition, and the next lane continues the
-open chunk under the same term. After a cold start, a new term begins a new tail.
+open chunk under the same term. A cold start begins a new term (`offset_map.Term`), and with it a
+new tail.
 """
 
 from __future__ import annotations
@@ -23,14 +25,19 @@ from twinlog.mirror.map.offset_map import ChunkRow, Mark, PartitionKey, Term
 from twinlog.mirror.map.runs import Run, run_at
 
 RUNS_PER_CHUNK: Final = 400
-"""Number of runs in a full chunk, whose row is about 4 KB of JSON. Each added run rewrites the row.
+"""Number of runs in a full chunk, whose row is about 4 KB of JSON. It is small, because the whole
+row is written again when runs are added.
 """
 
 SHIFTS_PER_ROW: Final = 64
-"""Shifts of runs are written together: after this many, or earlier with the next mark."""
+"""If the target offsets of runs change (`MapTail.shift`), a row is written after this many changes,
+or earlier with the next mark.
+"""
 
 CLOSED_KEPT: Final = 2
-"""Number of durable full chunks in memory, because a copy that is handed over may end in one."""
+"""Number of durable full chunks to keep in memory, because a copy that is handed over may end in
+one of them.
+"""
 
 
 @dataclass(slots=True)
@@ -44,7 +51,7 @@ class _Full:
 
 
 class HandedRuns(NamedTuple):
-    """The open chunk of a term, as it is handed over to the next lane."""
+    """The open chunk of a term, as one lane hands it over to the next."""
 
     chunk: int
     runs: tuple[Run, ...]
@@ -53,7 +60,9 @@ class HandedRuns(NamedTuple):
 
 @dataclass(slots=True)
 class MapTail:
-    """The announced runs of a partition in one term, and which of them are durable."""
+    """The newest announced runs of a partition in one term (`offset_map.Term`), and which of them
+    are durable.
+    """
 
     key: PartitionKey
     topic: str
@@ -65,7 +74,9 @@ class MapTail:
     mark: Mark | None = None
     fingerprint: int | None = None
     durable_ordinal: int = -1
-    """Runs up to this ordinal are in the map topic. Batches that begin later runs wait."""
+    """Runs up to this ordinal (count of this flow's records before the run) are in the map topic.
+    Batches in which later runs begin must wait.
+    """
     dirty: bool = False
     writing: int = 0
     """Number of rows of this tail that are in flight."""
@@ -74,7 +85,7 @@ class MapTail:
     _unwritten: int = 0
     """Number of runs whose target offset was shifted since the last row was written."""
     _full: list[_Full] = field(default_factory=list)
-    """Full chunks that are not known to be durable, in rising order."""
+    """Full chunks that are not known to be durable, in ascending order of ordinals."""
     _closed: list[_Full] = field(default_factory=list)
     """The newest full chunks that are durable, at most CLOSED_KEPT."""
 
@@ -95,9 +106,9 @@ class MapTail:
     ) -> Self:
         """Create the tail of a new term. Its first chunks contain `runs` (see `first_runs`).
 
-        `earlier`: the transform of the runs before the last one. If it differs from `transform`,
-        the last run, which is then the position, begins a new chunk, because all runs of a chunk
-        have the same transform.
+        `transform` and `earlier`: digests of the transforms of the last run and of the runs before
+        it. If they differ, the last run, which is then the copy's position, begins a new chunk,
+        because all runs of a chunk have the same transform.
         """
         tail = cls(
             key=key,
@@ -120,12 +131,13 @@ class MapTail:
         return tail
 
     def announce(self, run: Run, fingerprint: int | None, *, always: bool = False) -> None:
-        """Add a run that begins in the batch that is queued next. `always`: add the run even if it
-        continues the last run.
+        """Add a run that begins in the batch that is queued next. `fingerprint`: that of the run's
+        first record, or None if unknown. `always`: add the run even if it continues the last run.
         """
         if self.runs and run.continues(self.runs[-1]) and not always:
-            # A position is announced without the fingerprint of its record, which is not read yet.
-            # The batch that begins there has the fingerprint, so the run is announced again.
+            # A position is announced as a run without a fingerprint, because its record is not read
+            # yet. The batch that begins there has the fingerprint, so the same run is announced
+            # again.
             is_noted = run.ordinal == self.runs[-1].ordinal and self.fingerprint is None
             if not is_noted or fingerprint is None:
                 return
@@ -153,15 +165,19 @@ class MapTail:
         self._closed = [*self._closed, *durable][-CLOSED_KEPT:]
 
     def _chunks(self) -> list[list[Run]]:
-        """Return the runs of each chunk in memory that has the current transform, in order."""
+        """Return the runs of each chunk in memory that has the transform of the open chunk, in
+        ascending order.
+        """
         full = (*self._closed, *self._full)
         return [*(entry.runs for entry in full if entry.transform == self.transform), self.runs]
 
     def shift(self, run: Run, distance: int) -> None:
-        """Shift the target offsets of this run and of all later announced runs.
+        """Announce `run` with its actual target offset, and raise the target offsets of all later
+        announced runs by `distance`.
 
-        The runs' upstream offsets stay the same, so no batch waits for the row. If several flows
-        write to a topic, nearly every batch shifts, so one row is written for many.
+        Upstream offsets stay the same, so no batch waits for the row. If several flows write to a
+        topic, nearly every batch gets a higher offset than planned, so one row is written for many
+        of them.
         """
         if self.runs and self.runs[0].ordinal < run.ordinal:
             self._shift_in_open_chunk(run, distance)
@@ -170,8 +186,8 @@ class MapTail:
             self._rebuild(run, distance)
 
     def insert(self, run: Run) -> bool:
-        """Announce a run before runs that were already announced. Returns False if the chunk for it
-        is no longer in memory.
+        """Announce a run whose ordinal is below those of runs that were already announced. Return
+        False if the chunk for it is no longer in memory.
         """
         return self._rebuild(run, 0)
 
@@ -210,7 +226,9 @@ class MapTail:
             self.dirty = True
 
     def next_row(self) -> tuple[ChunkRow, Run] | None:
-        """Return the next row to write and its last run, or None if no row is to be written."""
+        """Return (the next row to write, the last run of this row), or None if no row is to be
+        written.
+        """
         if not self.dirty:
             return None
         for full in self._full:
@@ -239,7 +257,9 @@ class MapTail:
         )
 
     def on_durable(self, run: Run) -> None:
-        """Note that the row that ends with this run, and all earlier rows, are in the map topic."""
+        """Process the acknowledgement of the row whose last run is `run`: it and all earlier rows
+        are in the map topic.
+        """
         self.writing -= 1
         for full in list(self._full):
             if full.runs[-1] != run and full.runs[-1].ordinal >= run.ordinal:
@@ -250,7 +270,9 @@ class MapTail:
             self.durable_ordinal = max(self.durable_ordinal, run.ordinal)
 
     def _is_announced(self, run: Run) -> bool:
-        """Return True unless a run of the same ordinal replaced this one after its row was sent."""
+        """Return False if another run of the same ordinal has replaced `run` after its row was
+        sent. Then the row does not make the new run durable. Else return True.
+        """
         for runs in (*(full.runs for full in self._full), self.runs):
             held = run_at(runs, run.ordinal)
             if held is not None and held.ordinal == run.ordinal:
@@ -258,15 +280,15 @@ class MapTail:
         return True
 
     def on_refused(self) -> None:
-        """Note that a row was rejected, so that all rows that are not durable are written again."""
+        """Process the rejection of a row: all rows that are not durable are written again."""
         self.writing -= 1
         for full in self._full:
             full.is_sent = False
         self.dirty = True
 
     def on_lost(self) -> None:
-        """Note that the outcome of a row is unknown. The row may still arrive, so all runs that are
-        not durable get new keys (rule D of `offset_map`).
+        """Process the loss of a row's response. The row may still arrive, so all runs that are not
+        durable are written in rows with new keys (rule D of `offset_map`).
         """
         self.writing -= 1
         for full in self._full:
@@ -276,7 +298,9 @@ class MapTail:
         self.dirty = True
 
     def write_again(self) -> None:
-        """Write all rows in memory again unchanged, because acknowledged rows may be lost."""
+        """Write all rows in memory again unchanged, because a new leader of the map's partition may
+        have lost acknowledged rows.
+        """
         self._full = [*self._closed, *self._full]
         self._closed = []
         for full in self._full:
@@ -284,14 +308,17 @@ class MapTail:
         self.dirty = True
 
     def note(self, mark: Mark) -> None:
-        """Set the mark. If it has changed, a row is written even if it has no new run."""
+        """Set the mark (`offset_map.Mark`). If it has changed, a row is written, even without a new
+        run.
+        """
         if mark != self.mark:
             self.mark = mark
             self.dirty = True
 
     def hand_over(self, acked_ordinal: int) -> HandedRuns | None:
-        """Return the runs that a drained copy hands over, or None if the runs at its position are
-        no longer in memory.
+        """Return the runs that a drained copy hands over to the next lane, or None if the runs at
+        its position are no longer in memory. `acked_ordinal`: number of records that are on the
+        target.
 
         Runs at or above `acked_ordinal` were announced for batches that were never sent. If they
         fill chunks of their own, the chunk in which the copy ends is repeated under a higher
@@ -322,11 +349,13 @@ def first_runs(
     *,
     begins_chunk: bool = False,
 ) -> list[Run]:
-    """Return the runs of a new term's first row, its cut (rule C of `mirror.map.offset_map`).
+    """Return the runs of a new term's first row. That row is the term's cut: it voids older rows
+    from its first run on (rule C of `mirror.map.offset_map`).
 
-    These are the valid part of the map's newest chunk, which begins at ordinal `open_from` (-1: no
-    chunk is repeated), then the corrections of the map, then the position. The position is omitted
-    if it continues the run before it, unless it begins a chunk (`MapTail.beginning`).
+    First come the valid runs of the map's newest chunk, which begins at ordinal `open_from` (-1: no
+    chunk is repeated). Then come `corrected`, which replace runs of the map, and `position`, where
+    the copy resumes. `position` is omitted if it continues the run before it, unless `begins_chunk`
+    (`MapTail.beginning`).
     """
     merged = [*corrected, position]
     cut = merged[0].ordinal

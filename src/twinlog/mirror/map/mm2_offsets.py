@@ -2,10 +2,11 @@
 offset syncs.
 
 A sync is a pair (u, d): the record at u on the source is at d on the target. Every copied record
-after u has a copy after d, even if a restart of MirrorMaker 2 copied some records twice, because
-each start continues at or before the point where the previous one stopped. The take-over by Twinlog
-does the same. So the newest pair at or below an offset yields a position that skips nothing. By
-MirrorMaker 2's own rule, u is translated to d, and a later offset to d + 1.
+after u has a copy after d, even if a restart of MirrorMaker 2 copied some records twice. The reason
+is that each start continues at or before the point where the previous one stopped copying. When
+Twinlog takes over the copy, it also resumes at or before that point. So the newest pair at or below
+an offset yields a position that skips nothing. By MirrorMaker 2's own rule, u is translated to d,
+and a later offset to d + 1.
 
     pairs  (0, 0) (101, 101) (202, 198)      the map begins at (300, 290)
     202 -> 198    250 -> 199 (records up to 290 are read again)    100 -> 1
@@ -32,15 +33,16 @@ OLDER_KEPT: Final = 200
 
 
 class Pair(NamedTuple):
-    """One copied record, by its offsets on both sides."""
+    """The source offset and the target offset of one copied record."""
 
     upstream: int
     downstream: int
 
 
 def kept(pairs: Iterable[Pair], upstream: int, downstream: int) -> tuple[Pair, ...]:
-    """Return the pairs to keep, from all pairs in log order. The map begins at (upstream,
-    downstream), so only pairs before that are kept. Older pairs are thinned out.
+    """Return the pairs to keep. `pairs`: all pairs in the order of the offset syncs topic. The map
+    begins at source offset `upstream` and target offset `downstream`, so only pairs before that are
+    kept. Older pairs are thinned out.
     """
     out: list[Pair] = []
     for pair in pairs:

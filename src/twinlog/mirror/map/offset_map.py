@@ -24,21 +24,21 @@ B. The map follows from its *table* alone: the newest value of each key, which c
    above its ordinal in earlier chunks. The order in which rows arrived, their distribution over the
    topic's partitions, and the progress of the cleaner make no difference.
 C. A new term's first chunk is its *cut*. The cut repeats the runs of the newest chunk that was
-   read, up to the position that was found (or to the point where the map was wrong). So the cut
-   begins at or before any chunk that a lane of the previous term may still write. Such a late row,
-   written by a seemingly dead lane, changes only the value of its own key, and everything in it
-   that could be wrong is above the cut's first ordinal. Repeating the newest chunk is enough
-   because a lane writes the first row of a chunk after the last row of the previous chunk, and
-   repeats the content of a lost write under higher chunk numbers. So if the newest chunk of a term
-   was read, a lower chunk can change only if the newest chunk repeats its content.
-D. Within a term, chunks only grow, and their first ordinal never changes. A write with an unknown
-   outcome is never repeated under its key. Runs that are not known to be durable go into new chunks
-   instead.
+   read, up to the position that the start has found (or to the point where the map was wrong). So
+   the cut begins at or before any chunk that a lane of the previous term may still write. Such a
+   late row, written by a seemingly dead lane, changes only the value of its own key, and everything
+   in it that could be wrong is above the cut's first ordinal. Repeating the newest chunk is enough
+   for two reasons: a lane writes the first row of a chunk after the last row of the previous chunk,
+   and it repeats the content of a lost write under higher chunk numbers. So if the newest chunk of
+   a term was read, a lower chunk can change only if the newest chunk repeats its content.
+D. Within a term, chunks only grow, and the first ordinal of a chunk never changes. A write with an
+   unknown outcome is never repeated under its key. Runs that are not known to be durable go into
+   new chunks instead.
 E. Ordinals rise strictly within a partition after the cut. Upstream and downstream offsets rise
    with them.
-F. A null value deletes a chunk if both logs have deleted the records of its runs (for a branch: if
-   its runs are below the branch's mark). The first chunk of the copy is never deleted
-   (`control.duties.own_topics`).
+F. A null value deletes a chunk. It is written if both logs have deleted the records of the chunk's
+   runs or, for a branch (`mirror.copy.fan_out`), if the runs are below the branch's `Mark`. The
+   first chunk of the copy is never deleted (`control.duties.own_topics`).
 G. The very first row fixes where the copy began. `twinlog.start` is never evaluated again for this
    pair of logs, nor for this source log if its target is created again. The row is written before
    any record, and before the partition is released cleanly, even if there is nothing to copy. If a
@@ -118,10 +118,13 @@ __all__ = [
 
 ROW_VERSION: Final = 1
 BRANCH_ROW_VERSION: Final = 2
-"""Version of a branch's rows, whose keys are longer. The first release cannot read them."""
+"""Version of the rows of branches (`mirror.copy.fan_out`), whose keys are longer. The first release
+cannot read such rows.
+"""
 TRANSFORM_ROW_VERSION: Final = 3
-"""Version of rows of transformed records. A release without transforms must not read them, because
-it would copy the next records untransformed, and report the earlier ones as different.
+"""Version of rows of transformed records. A release without transforms must reject such rows.
+Otherwise it would copy the next records untransformed, and report the transformed ones as
+different.
 """
 END_OF_MAP: Final = (1 << 63) - 1
 
@@ -129,7 +132,7 @@ MAP_PARTITIONS: Final = 8
 """Partition count with which the map topic is created."""
 
 MOST_REPEATED: Final = 1_000
-"""If the newest chunk has more runs than this, the next term does not repeat it.
+"""If the newest chunk has more runs than this, the next term does not repeat its runs (rule C).
 `mirror.map.map_tail` writes chunks of less than half this size.
 """
 
@@ -137,7 +140,9 @@ RUNS_KEY: Final = b'"runs":'
 
 
 class Term(NamedTuple):
-    """The identity of one cold start of a partition. Terms are compared as (generation, start)."""
+    """The identity of one cold start of a partition: the generation of the flow's leader, and a
+    number that this leader uses once. Terms are compared as (generation, start).
+    """
 
     generation: int
     start: int
@@ -153,25 +158,24 @@ class PartitionKey(NamedTuple):
     target_topic_id: TopicId
     partition: int
     branch: int = -1
-    """The target partition, if the source partition's records are distributed by key
-    (`mirror.copy.fan_out`), or -1.
-    """
+    """The target partition if records are distributed by key (`mirror.copy.fan_out`), else -1."""
     branches: int = 0
     """Number of target partitions, or 0 without distribution by key. If the number changes, a
-    record key may go to another partition, so the rows are those of a different map.
+    record's key may belong to another partition, so this number is a part of the map's identity.
     """
 
 
 class Mark(NamedTuple):
-    """A point that the copy has reached: the flow has written `ordinal` records, all below target
-    offset `downstream`.
+    """A point that the copy has reached: the flow has written `ordinal` records to the target
+    partition, all below target offset `downstream`.
     """
 
     ordinal: int
     downstream: int
     is_final: bool = False
-    """Whether nothing was in flight, so that no record of this flow is at or after `downstream`.
-    Before a lane sends another batch, it writes a row with a mark that is not final.
+    """Whether nothing was in flight when the mark was made, so that no record of this flow is at or
+    after `downstream`. Before a lane sends another batch, it writes a row with a mark that is not
+    final.
     """
 
 
@@ -186,11 +190,15 @@ class _MapRow:
     """Name of the upstream topic."""
     mark: Mark | None = None
     fingerprint: int | None = None
-    """CRC32C of the last run's first record (`wire.records.fingerprint`), or None if unknown."""
+    """CRC32C of the first record of the last run in the row (`wire.records.fingerprint`), or None
+    if unknown.
+    """
     producer_id: int = -1
-    """Producer ID of this flow's records, to recognize them even without the state topic."""
+    """Producer ID under which this flow writes, to recognize its records even if the state topic is
+    lost. -1 if none.
+    """
     before: tuple[Pair, ...] | None = None
-    """Offsets of records that MirrorMaker 2 copied before the first run, or None without any."""
+    """Offsets of records that MirrorMaker 2 copied before the first run; None if it copied none."""
     transform: str = ""
     """Digest of the transform that made the records of the runs, or empty if they are unchanged."""
 
@@ -281,7 +289,9 @@ class StoredRow(_MapRow):
 
 
 def row_key(key: bytes) -> tuple[PartitionKey, Term, int]:
-    """Return (partition, term, chunk) of a row's key. Raises ValueError or TypeError if invalid."""
+    """Return (partition, term, number of the chunk) of a row's key. Raises ValueError or TypeError
+    if the key is invalid.
+    """
     source_id, target_id, partition, generation, start, chunk, *branch = json.loads(key)
     known = PartitionKey(TopicId(source_id), TopicId(target_id), partition, *branch)
     return known, Term(generation, start), chunk
@@ -319,7 +329,7 @@ def _json(value: object) -> bytes:
 
 
 class _Entry(NamedTuple):
-    """A chunk of the table, without the runs that later chunks void."""
+    """A chunk of the table (rule B), without the runs that later chunks void."""
 
     term: Term
     chunk: int
@@ -350,7 +360,7 @@ class PartitionMap:
     producers: set[int] = field(default_factory=set)
     """All producer IDs under which this flow wrote records of this partition."""
     before: tuple[Pair, ...] | None = None
-    """Offsets of records that MirrorMaker 2 copied before the first run, or None without any."""
+    """Offsets of records that MirrorMaker 2 copied before the first run; None if it copied none."""
     _entries: list[_Entry] = field(default_factory=list)
     """Chunks that are not entirely void, in rising order of (term, chunk) and of first ordinal."""
     _runs: PackedRuns | None = None
@@ -366,7 +376,9 @@ class PartitionMap:
 
     @property
     def fingerprints(self) -> dict[int, int]:
-        """Fingerprints by ordinal: in each chunk, only that of the last run's first record."""
+        """Fingerprints of records by ordinal. Each chunk has at most one: that of the first record
+        of its last run.
+        """
         return {
             entry.runs.last_ordinal: entry.fingerprint
             for entry in self._entries
@@ -380,14 +392,14 @@ class PartitionMap:
 
     @property
     def transform_begins(self) -> int:
-        """Lowest ordinal from which on all chunks have the newest chunk's transform."""
+        """Lowest ordinal from which on all chunks have the transform of the newest chunk."""
         newest = takewhile(lambda entry: entry.transform == self.transform, self._entries[::-1])
         return min(map(_first_ordinal, newest), default=0)
 
     @property
     def transformed(self) -> tuple[tuple[int, int], ...]:
-        """Ordinals [first, next) of transformed records. The last range ends at END_OF_MAP if the
-        newest chunk has transformed records.
+        """Ranges [first, next) of the ordinals of transformed records. The last range ends at
+        END_OF_MAP if the newest chunk has transformed records.
         """
         spans: list[tuple[int, int]] = []
         ends = [*map(_first_ordinal, self._entries[1:]), END_OF_MAP]
@@ -404,7 +416,8 @@ class PartitionMap:
     def open_from(self) -> int:
         """First ordinal of the newest chunk, which the next term repeats (rule C).
 
-        -1 if there is no chunk, or if the newest chunk has a size that only earlier releases wrote.
+        -1 if there is no chunk, or if the newest chunk has more than MOST_REPEATED runs, as only
+        earlier releases wrote.
         """
         newest = self._entries[-1] if self._entries else None
         is_ours = newest is not None and newest.runs.count <= MOST_REPEATED
@@ -457,8 +470,8 @@ class PartitionMap:
             self._runs = None
 
     def prunable(self, ordinal: int) -> list[tuple[Term, int]]:
-        """Return (term, chunk) of the chunks whose runs end at or below `ordinal`, without the
-        first and the newest chunk.
+        """Return (term, number) of each chunk that may be deleted because its records have ordinals
+        below `ordinal`. The first and the newest chunk are never included.
         """
         next_entry = self._entries[1:-1]
         following = self._entries[2:]
@@ -474,13 +487,15 @@ class PartitionMap:
 
 
 def _without_runs_from(entry: _Entry, ordinal: int) -> _Entry:
-    """Return the entry without its runs at or above an ordinal."""
+    """Return the entry without its runs that begin at or above `ordinal`."""
     runs = entry.runs.below(ordinal)
     return entry if runs is entry.runs else entry._replace(runs=runs, fingerprint=None)
 
 
 def map_partition(topic: TopicPartition, partitions: int) -> int:
-    """Return a topic-partition's partition in a map topic with this number of partitions."""
+    """Return the partition of the map topic to which the rows of `topic` belong, if the map topic
+    has `partitions` partitions.
+    """
     value = 0
     for byte in topic.topic.encode():
         value = (value * 31 + byte) & 0x7FFFFFFF
@@ -488,15 +503,18 @@ def map_partition(topic: TopicPartition, partitions: int) -> int:
 
 
 def map_home(topic: TopicPartition, partitions: int) -> int:
-    """Return the partition of the map topic to which a topic-partition's rows are written.
+    """Return the partition of the map topic to which lanes write the rows of `topic`. `partitions`:
+    partition count of the map topic.
 
-    Partitions that were added to the map topic later are not used, so that all rows of a
-    topic-partition are in one. If they are in several, nothing is lost (rule B).
+    Partitions that were added to the map topic later are not used, so that all rows of `topic` are
+    in the same partition. Rows in several partitions would do no harm, either (rule B).
     """
     return map_partition(topic, min(partitions, MAP_PARTITIONS))
 
 
 def map_homes(topic: TopicPartition, partitions: int) -> frozenset[int]:
-    """Return all partitions of the map topic in which a topic-partition can have rows."""
+    """Return all partitions of the map topic in which `topic` can have rows. `partitions`:
+    partition count of the map topic.
+    """
     fewest = min(partitions, MAP_PARTITIONS)
     return frozenset(map_partition(topic, count) for count in range(fewest, partitions + 1))

@@ -61,7 +61,7 @@ class Origin:
     producers: frozenset[int]
     runs: PackedChunk
     has_earlier_runs: bool
-    """Whether the map has runs before those of this part, which were not sent to the tasks."""
+    """Whether the map has runs before `runs`, which were not sent to the tasks."""
 
 
 class OriginStretch(NamedTuple):
@@ -69,7 +69,7 @@ class OriginStretch(NamedTuple):
 
     begin: int
     origin: int
-    """Index in `Origins.known`, or NO_ORIGIN if the records are not copies."""
+    """Index in `Origins.known`, or NO_ORIGIN if these are no copies of known source records."""
     distance: int
 
 
@@ -82,15 +82,16 @@ def origin_of(
     `log_end`: the end of the log when it was queried, before the map was read.
     """
     runs = partition_map.runs
-    # other clients' records can only move this flow's records to higher offsets than the map's
+    # records of other clients can only move this flow's records to higher target offsets than the
+    # map has
     until = following(runs, end - 1, DOWNSTREAM)
     if not until or first >= end:
         return None
     if partition_map.mark is None:
         begin = following(runs, first, DOWNSTREAM) - 1
     else:
-        # at most `most` of this flow's records are in [first, mark), because other clients' records
-        # may take some of the offsets
+        # at most `most` of this flow's records are between `first` and the mark or the log's end,
+        # because records of other clients may have some of these offsets
         most = max(log_end, partition_map.mark.downstream) - first
         begin = following(runs, partition_map.mark.ordinal - most, ORDINAL) - 1
     begin = max(0, min(begin, until - 1))
@@ -113,9 +114,11 @@ class Origins:
         self._runs = [PackedRuns([origin.runs]) for origin in self.known]
 
     def stretches(self, header: BatchHeader, first: int) -> list[OriginStretch]:
-        """Return the stretches of a data batch from target offset `first` on.
+        """Return the stretches of a data batch from target offset `first` on: each has records at
+        the same distance to their source offsets.
 
-        Raises PartitionError if the part of the map that was sent does not cover the batch.
+        Raises PartitionError (MAP_UNREADABLE) if the part of the map that was sent to the task does
+        not cover the batch.
         """
         begin = max(header.base_offset, first)
         number = self._writer(header, begin)
@@ -155,7 +158,9 @@ class Origins:
 
 
 def _ordinal(runs: Sequence[Run], header: BatchHeader) -> int:
-    """Return the ordinal of the batch's first record."""
+    """Return the ordinal of the batch's first record, that is, the number of records that the flow
+    wrote before. It is the possible one nearest to the map's position (rule D).
+    """
     run = runs[max(0, following(runs, header.base_offset, DOWNSTREAM) - 1)]
     near = run.ordinal + header.base_offset - run.downstream
     return near + sequences_ahead(header.base_sequence, sequence_of(near))

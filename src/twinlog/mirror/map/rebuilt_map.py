@@ -2,7 +2,8 @@
 
 **The source record of every target record**
 
-Both logs are followed record by record.
+Both logs are followed record by record. The ordinal of a target record is the number of records
+that the flow wrote before it (`mirror.start_point`).
 
     source   100 101 102  .  104 105  .   .  108       what a reader sees; dots: markers, aborted
     ordinal    0   1   2      3   4          5         every record that a reader sees, in order
@@ -15,14 +16,14 @@ Rules:
 A. Every source record between the first and the last copied one was copied. The target has it at
    its ordinal, or has no record at that ordinal any more. So if the source lacks no record, each
    record determines the ordinal of the next one.
-B. If a target record has no source record, the source's cleaner has removed that one. Between two
-   source records, the number of such target records is at most the number of offsets that
-   compaction may have emptied. Markers and aborted records do not count, because they were never
-   copied.
+B. If a target record has no source record, the source's cleaner has removed the source record.
+   Between two source records, the number of such target records is at most the number of offsets
+   that compaction may have emptied. Markers and aborted records do not count, because they were
+   never copied.
 C. If several positions are possible, all are followed. If an equal target record is within reach,
    the source record is not assumed to be at a cleaned ordinal. The reason is that a cleaner removes
-   the earlier of two records with the same key, so of two equal records the later one remains on
-   both sides.
+   the earlier of two records with the same key. So of two equal records, the later one remains in
+   both logs.
 D. The continuation after a pair of equal records does not depend on how the pair was reached, so
    two paths that meet have the same end.
 E. Target records whose source records are gone get the highest upstream offsets that are possible.
@@ -36,8 +37,8 @@ cleaner or retention removed the record of an ordinal, the ordinal is marked as 
 
 Several rows cannot be written atomically: if the process dies between two rows, the first ones
 remain. So a mirror must be able to start from the map after each row. For this, every row but the
-last ends with the newest runs of the log. Before these newest runs comes a bridge, one run in place
-of all runs that no row contains yet:
+last ends with the newest runs of the log. Before these comes a bridge: one run that stands for all
+runs that no row contains yet.
 
     row 0    runs 0..299                  bridge              the last 99 runs     "open": 1
     row 1         runs 300..599              bridge           the last 99 runs     "open": 1
@@ -66,16 +67,20 @@ from twinlog.mirror.map.map_tail import RUNS_PER_CHUNK
 from twinlog.mirror.map.offset_map import ChunkRow, PartitionKey, Run, Term
 
 ABSENT: Final = 0
-"""Stands for an ordinal without a record, instead of a content number (`number_of`)."""
+"""The number that stands for an ordinal whose record is gone, where others have the number of their
+content (`number_of`).
+"""
 MAX_HELD: Final = 1 << 22
-"""Maximum number of target ordinals in memory. These take 38 MB."""
+"""Maximum number of target ordinals in memory (`TargetWindow`). So many take 38 MB."""
 
 _BYTES: Final = 8
 _MASK: Final = (1 << 64) - 1
 
 
 class NumberedRecord(NamedTuple):
-    """A record of the target, reduced to its ordinal and a number for its content."""
+    """A record of the target, reduced to its ordinal (number of records that the flow wrote before)
+    and a number for its content.
+    """
 
     ordinal: int
     number: int
@@ -83,12 +88,16 @@ class NumberedRecord(NamedTuple):
 
 
 def number_of(identity: int) -> int:
-    """Return the low 64 bits of an identity, or 1 instead of 0, because 0 is ABSENT."""
+    """Return the low 64 bits of `identity`, a hash of a record's content. Return 1 instead of 0,
+    because 0 is ABSENT.
+    """
     return (identity & _MASK) or 1
 
 
 class TargetWindow:
-    """The target's records by ordinal, from one ordinal to the log's end."""
+    """The content numbers of the target's records by ordinal, from the lowest ordinal that is still
+    needed to the log's end.
+    """
 
     def __init__(self, records: Iterator[NumberedRecord], first: int, end: int) -> None:
         self.end = end
@@ -100,13 +109,15 @@ class TargetWindow:
         self._waiting: NumberedRecord | None = None
 
     def number_at(self, ordinal: int) -> int:
-        """Return the number of the record at this ordinal, or ABSENT."""
+        """Return the content number of the record at this ordinal, or ABSENT if the record is
+        gone.
+        """
         self._fill(ordinal + 1)
         at = (ordinal - self._first) * _BYTES
         return int.from_bytes(self._numbers[at : at + _BYTES], "little")
 
     def ordinals_of(self, number: int, low: int, high: int) -> list[int]:
-        """Return the ordinals in [low, high] whose record has this number."""
+        """Return the ordinals in [low, high] whose record has this content number."""
         self._fill(high + 1)
         pattern = number.to_bytes(_BYTES, "little")
         begin = (low - self._first) * _BYTES
@@ -120,7 +131,7 @@ class TargetWindow:
         return out
 
     def absent(self, low: int, high: int) -> int:
-        """Return the number of ordinals in [low, high] without a record."""
+        """Return how many ordinals in [low, high] have no record any more."""
         if high < low:
             return 0
         self._fill(high + 1)
@@ -156,9 +167,11 @@ class TargetWindow:
 
 
 MAX_CANDIDATES: Final = 1_000
-"""Maximum number of possible positions that are followed at the same time."""
+"""Maximum number of possible positions that a `Follower` follows at the same time."""
 FROM_BEGINNING: Final = -1
-"""The ordinal before the first one, at which a path begins if its first ordinal is unknown."""
+"""Stands for the first ordinal of a path if it is unknown. It is the ordinal before the first
+one.
+"""
 
 FORGOTTEN_AT_ONCE: Final = 1 << 12
 
@@ -167,7 +180,9 @@ Pair = tuple[int, int]
 
 
 class Slot(NamedTuple):
-    """A source record. The last slot is the log's end instead: its `number` is ABSENT."""
+    """A source record by offset and content number. The last slot is the log's end instead: its
+    `number` is ABSENT.
+    """
 
     holes: int
     """Number of offsets since the previous slot that compaction may have emptied."""
@@ -177,7 +192,9 @@ class Slot(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class RunList:
-    """Runs of one partition, in 16 bytes each."""
+    """Runs of one partition's map, in 16 bytes each, for a log in which K (target offset minus
+    ordinal) is `k`.
+    """
 
     k: int
     ordinals: array[int] = field(default_factory=lambda: array("q"))
@@ -200,7 +217,7 @@ class RunList:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FollowedPath:
-    """The result of one path through both logs."""
+    """The result of following one path, that is, one way to pair the records of both logs."""
 
     runs: RunList
     ends: tuple[int, ...]
@@ -208,31 +225,39 @@ class FollowedPath:
     equal: int
     """Number of records found equal in both logs. If it is 0, the path proves nothing."""
     differs: Pair | None
-    """Of the positions at which no record matched, the one with the highest ordinal, or None."""
+    """The pair with the highest ordinal at which no record matched, or None if there is no such
+    pair.
+    """
 
 
 _Chain = tuple["_Chain | None", int, int]
 
 
 class _EqualPair(NamedTuple):
-    """A pair of equal records, and the state of the search after this pair."""
+    """A pair of equal records in both logs, and the state of the search after this pair."""
 
     ordinal: int
     upstream: int
     floating: int = 0
-    """Number of source records after the pair whose copies were cleaned, at unknown ordinals."""
+    """Number of source records after the pair whose copies the target's cleaner has removed, at
+    unknown ordinals.
+    """
     holes: int = 0
     chain: _Chain | None = None
 
 
 class Follower:
-    """Follows one path through both logs, or several paths that cannot be distinguished yet."""
+    """Follows one path through both logs. A path is a way to pair their records. Paths that cannot
+    be distinguished yet are followed together.
+    """
 
     def __init__(self, window: TargetWindow, k: int, met: set[Pair]) -> None:
         self._window = window
         self._runs = RunList(k=k)
         self._met = met
-        """Start pairs of other paths. A pair that this path meets is removed from the set."""
+        """The first pairs of other paths. If this path has one of them, too, it is removed, because
+        both paths continue equally (rule D).
+        """
         self._ends: dict[int, _Chain | None] = {}
         self._equal = 0
         self._differs: Pair | None = None
@@ -240,7 +265,8 @@ class Follower:
     def follow(self, slots: Iterator[Slot], ordinal: int) -> FollowedPath:
         """Follow the path to its end.
 
-        `ordinal`: the ordinal of the first slot's record, or FROM_BEGINNING if it is unknown.
+        `slots`: the source's records and log end. `ordinal`: that of the first slot's record, or
+        FROM_BEGINNING if it is unknown.
         """
         states = [_EqualPair(FROM_BEGINNING, -1)]
         if ordinal != FROM_BEGINNING:
@@ -272,10 +298,10 @@ class Follower:
         )
 
     def _simple_step(self, state: _EqualPair, slot: Slot) -> _EqualPair | None:
-        """Return the state after the next record if it is equal on both sides, without holes before
-        it, else None.
+        """Return the state after `slot` if its record equals the next target record and no hole is
+        before it, else None.
 
-        This is a fast path for the usual case. A state is the same as `_step` would return.
+        This is a fast path for the usual case. `_step` would return the same state.
         """
         low = state.ordinal + 1
         if slot.holes or state.holes or state.chain or self._ends or not 0 < low < self._window.end:
@@ -313,7 +339,9 @@ class Follower:
         return list(following.values())
 
     def _search_end(self, state: _EqualPair, holes: int, upstream: int) -> None:
-        """Note `upstream` as a possible end if all remaining target records may precede it."""
+        """Add source offset `upstream` to the possible ends of the copy if all remaining target
+        records may be copies of records before it.
+        """
         left = self._window.end - 1 - state.ordinal
         if state.ordinal == FROM_BEGINNING or not state.floating <= left <= state.floating + holes:
             return
@@ -385,7 +413,9 @@ OPEN: Final = "open"
 def rows(
     runs: RunList, *, key: PartitionKey, topic: str, term: Term, producers: Iterable[int]
 ) -> Iterator[tuple[bytes, bytes]]:
-    """Yield (key, value) of each row, in the order in which they must be written."""
+    """Yield (key, value) of each row of the map topic, in the order in which the rows must be
+    written. `producers`: all producer IDs under which the flow wrote to the partition.
+    """
     producer_ids = sorted(producers)
     begin = chunk = 0
     while begin < len(runs) or chunk < len(producer_ids):
@@ -425,8 +455,8 @@ def _marked(key: bytes, value: bytes, *, is_open: bool) -> tuple[bytes, bytes]:
 
 
 class DescribedMaps:
-    """Finds out which partitions have a complete map, without storing the runs. Rows must be added
-    in the order of the map topic.
+    """Finds out which partitions have a complete map. It does not store their runs. Rows must be
+    added in the order of the map topic.
     """
 
     def __init__(self) -> None:

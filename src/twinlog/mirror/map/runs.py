@@ -17,7 +17,10 @@ from typing import Final, NamedTuple, overload
 
 
 class Run(NamedTuple):
-    """Records from `ordinal` on whose offsets are contiguous on both sides, up to the next run."""
+    """Records whose offsets are contiguous on both sides, up to the next run. The first one has the
+    ordinal `ordinal` (number of records that the flow wrote before), source offset `upstream`, and
+    target offset `downstream`.
+    """
 
     ordinal: int
     upstream: int
@@ -30,7 +33,9 @@ class Run(NamedTuple):
         return self.downstream + ordinal - self.ordinal
 
     def continues(self, other: Run) -> bool:
-        """Return True if the preceding run `other` already includes this run's records."""
+        """Return True if `other`, the run before this one, would have the same offsets for this
+        run's records, so that this run adds nothing.
+        """
         distance = self.ordinal - other.ordinal
         return (
             self.upstream - other.upstream == distance
@@ -39,15 +44,17 @@ class Run(NamedTuple):
 
 
 class MapDigest(NamedTuple):
-    """A digest of a partition's map that does not depend on the division into chunks."""
+    """Number of runs of a partition's map, and their SHA-256. Both are the same however the runs
+    are divided into chunks (rows of the map topic).
+    """
 
     runs: int
     sha256: str
 
 
 def digest_of(runs: Iterable[Run]) -> MapDigest:
-    """Return the digest of the runs without those that continue the run before, because chunks may
-    begin with such runs.
+    """Return the digest of the runs. A run that continues the one before is left out, because only
+    the division into chunks causes such runs.
     """
     digest, count = hashlib.sha256(), 0
     last: Run | None = None
@@ -63,13 +70,15 @@ def digest_of(runs: Iterable[Run]) -> MapDigest:
 ORDINAL: Final = 0
 UPSTREAM: Final = 1
 DOWNSTREAM: Final = 2
-"""Indexes of the fields of a run. The values of all three fields rise from run to run."""
+"""Indexes of the fields of a `Run`. The values of all three fields rise from run to run."""
 
 _FIELD: Final = tuple(itemgetter(field) for field in (ORDINAL, UPSTREAM, DOWNSTREAM))
 
 
 def deltas_of(runs: Iterable[Run]) -> list[int]:
-    """Return the runs as stored in a row: three numbers each, as differences to the run before."""
+    """Return the runs as stored in a row: three numbers each, as differences to those of the run
+    before.
+    """
     out: list[int] = []
     last = Run(0, 0, 0)
     for run in runs:
@@ -92,7 +101,9 @@ class PackedChunk:
     __slots__ = ("_packed", "count", "first", "last_ordinal")
 
     def __init__(self, deltas: Sequence[int], packed: bytes | None = None) -> None:
-        """`packed`: the same numbers as compact JSON, if available."""
+        """`deltas`: runs as `deltas_of` returns them. `packed`: the same numbers as compact JSON,
+        or None.
+        """
         self.first = Run(*deltas[:3])
         self.count = len(deltas) // 3
         self.last_ordinal = sum(deltas[ORDINAL::3])
@@ -109,7 +120,9 @@ class PackedChunk:
         return runs_of(json.loads(self._packed))
 
     def below(self, ordinal: int) -> PackedChunk:
-        """Return the runs below an ordinal as a chunk. There must be at least one such run."""
+        """Return a chunk of the runs that begin below `ordinal`. There must be at least one such
+        run.
+        """
         if self.last_ordinal < ordinal:
             return self
         return PackedChunk.of(run for run in self.unpacked() if run.ordinal < ordinal)
@@ -201,15 +214,16 @@ class PackedRuns(Sequence[Run]):
 def k_at(runs: Sequence[Run], log_end: int) -> int:
     """Return K, target offset minus ordinal, at the end of a log to which only this flow writes.
 
-    K is larger after accepted foreign records than before (`mirror.map.foreign_records`).
+    The ordinal is the number of records that the flow wrote before. K is larger after accepted
+    foreign records than before (`mirror.map.foreign_records`).
     """
     run = runs[max(0, following(runs, log_end, DOWNSTREAM) - 1)]
     return run.downstream - run.ordinal
 
 
 def following(runs: Sequence[Run], value: int, field: int) -> int:
-    """Return the index of the first run whose `field` is above `value`. The run before that one
-    contains the value.
+    """Return the index of the first run whose `field` (ORDINAL, UPSTREAM or DOWNSTREAM) is above
+    `value`. The run before that one contains `value`.
     """
     if isinstance(runs, PackedRuns):
         return runs.following(value, field)
@@ -229,8 +243,8 @@ def run_at_upstream(runs: Sequence[Run], upstream: int) -> Run | None:
 
 
 def upstream_range(runs: Sequence[Run], ordinal: int, count: int) -> str:
-    """Return the upstream offsets of `count` records from `ordinal` on for a message, as `[first,
-    next)`, or the ordinals if the offsets are unknown.
+    """Return text for a message: the upstream offsets of `count` records from `ordinal` on, as
+    `[first, next)`. If the map does not have them, return the ordinals instead.
     """
     first, last = run_at(runs, ordinal), run_at(runs, ordinal + count - 1)
     if first is None or last is None:

@@ -1,4 +1,5 @@
-"""Remembers which group offsets were set by a flow's sync of group offsets, not by the group.
+"""Remembers which committed offsets of groups were set by a flow's sync of group offsets, not by
+the group itself.
 
 With two flows in opposite directions, a group's offset on one cluster is either the group's own
 progress there, or was set by the sync of the other flow.
@@ -11,8 +12,8 @@ from typing import Final, NamedTuple
 from twinlog.model import TopicId, TopicPartition
 
 KEPT: Final = 4
-"""Number of offsets to remember per group and partition. The newest one may not be committed yet,
-and a checkpoint may be newer than the committed offset.
+"""Number of offsets to remember per group and partition. More than one is needed, because the
+newest may not be committed yet, and a checkpoint may be newer than the committed offset.
 """
 
 
@@ -23,8 +24,8 @@ class _Given(NamedTuple):
     topic_id: TopicId | None
 
     def is_of(self, topic_id: TopicId | None) -> bool:
-        """Return True if the offset was set for this topic, or if an ID is unknown. In a re-created
-        topic, the same offset has a different record.
+        """Return True if the offset was set for the topic with this ID, or if one of both IDs is
+        unknown (None). In a re-created topic, the same offset has a different record.
         """
         return None in (topic_id, self.topic_id) or self.topic_id == topic_id
 
@@ -41,8 +42,8 @@ class SyncedOffsets:
     def note(
         self, cluster: str, group: str, tp: TopicPartition, offset: int, topic_id: TopicId | None
     ) -> None:
-        """Note an offset before it is committed, so that every reader of the committed offset finds
-        its origin here.
+        """Remember an offset that a sync is about to commit. It must be called before the commit,
+        so that whoever reads the committed offset finds it here.
         """
         key, now = (cluster, group, tp), _Given(offset, topic_id)
         before = self._recent.get(key, ())
@@ -52,7 +53,9 @@ class SyncedOffsets:
     def has_offset(
         self, cluster: str, group: str, tp: TopicPartition, offset: int, topic_id: TopicId | None
     ) -> bool | None:
-        """Return True if a sync set this offset, or None if no sync of the group is known."""
+        """Return True if a sync set this offset, False if the group set it, or None if no sync of
+        the group and partition is known.
+        """
         recent = self._recent.get((cluster, group, tp), ())
         known = [given.offset for given in recent if given.is_of(topic_id)]
         return offset in known if known else None

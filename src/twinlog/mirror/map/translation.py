@@ -18,8 +18,9 @@ offset, although map, log ends and copy change while they are read, and rows of 
 **Rules**
 
 A. Rows of the map are written ahead of their data, so the map alone does not show how far the copy
-   is. The copy's `Reach` shows it, and must be known *before* the map is read. Otherwise the map
-   may be older than the reach and lack a gap below it, so that a translation skips records.
+   is. The copy's `Reach` shows how far it is, and must be known *before* the map is read. Otherwise
+   the map may be older than the reach and lack a gap below the reach, so that a translation skips
+   records.
 B. No translation is after the reach. An offset above the reach is translated to the reach itself,
    so nothing is skipped, and some records are read again.
 C. In a shared topic, foreign records are between this flow's records. The translation is still the
@@ -81,17 +82,21 @@ class Translation(NamedTuple):
 
     offset: int
     is_exact: bool
-    """False if the given offset is after the copied records, or before the records in the map. In
-    both cases the translation may be lower than the true offset.
+    """False in two cases: the offset to translate is after the copied records, or before the
+    records in the map. Then `offset` may be lower than the true offset.
     """
 
     def within(self, log_start: int, log_end: int) -> int:
-        """Return the offset, limited to the given bounds of the log that it belongs to."""
+        """Return `offset`, moved into the log [log_start, log_end] of the side to which it was
+        translated.
+        """
         return min(max(self.offset, log_start), log_end)
 
 
 def downstream_of(runs: Sequence[Run], reach: Reach, upstream: int) -> Translation:
-    """Return the target offset that corresponds to a resume point on the source."""
+    """Return the target offset that corresponds to `upstream`, a source offset at which a reader
+    resumes.
+    """
     if upstream > reach.upstream:
         return Translation(offset=reach.downstream, is_exact=False)
     mapped = _counterpart_of(runs, upstream, UPSTREAM, DOWNSTREAM)
@@ -102,7 +107,8 @@ def downstream_of(runs: Sequence[Run], reach: Reach, upstream: int) -> Translati
 def downstream_within(
     partition_map: PartitionMap | None, reach: Reach, log: tuple[int, int], upstream: int
 ) -> Translation:
-    """Return the same as `downstream_of`, limited to the target's log (start, end).
+    """Return the same as `downstream_of`, moved into the target's log. `log`: its start and end
+    offset. `partition_map`: None if the partition has no map.
 
     The result never skips a record that MirrorMaker 2 may have copied before the map begins.
     """
@@ -115,10 +121,11 @@ def downstream_within(
 
 
 def _is_before_map(runs: Sequence[Run], log_start: int, upstream: int) -> bool:
-    """Return True if the record at `upstream` may be in the target log before the map begins.
+    """Return True if the copy of the record at `upstream` may be in the target log before the first
+    record of the map.
 
-    MirrorMaker 2 copied such a record to an unknown offset, and it must not be skipped. In a shared
-    topic, foreign records may be read again because of this.
+    MirrorMaker 2 may have copied such a record to an unknown offset, so no translation may skip it.
+    In a topic to which other clients write, a group may therefore read foreign records again.
     """
     return bool(runs) and upstream < runs[0].upstream and log_start < runs[0].downstream
 
@@ -142,7 +149,9 @@ def upstream_within(
 
 
 def upstream_of(runs: Sequence[Run], reach: Reach, downstream: int) -> Translation:
-    """Return the source offset that corresponds to a resume point on the target."""
+    """Return the source offset that corresponds to `downstream`, a target offset at which a reader
+    resumes.
+    """
     if downstream >= reach.downstream:
         return Translation(offset=reach.upstream, is_exact=downstream == reach.downstream)
     mapped = _counterpart_of(runs, downstream, DOWNSTREAM, UPSTREAM)
@@ -151,8 +160,8 @@ def upstream_of(runs: Sequence[Run], reach: Reach, downstream: int) -> Translati
 
 
 def reach_at(runs: Sequence[Run], ordinal: int, downstream: int) -> Reach:
-    """Return the reach of a copy that has written `ordinal` records, all below target offset
-    `downstream`.
+    """Return the reach of a copy: the flow has written `ordinal` records to the partition, all
+    below target offset `downstream`.
     """
     first = runs[0]
     if ordinal <= first.ordinal:
@@ -177,7 +186,9 @@ def reach_of(partition_map: PartitionMap, ordinal: int, downstream: int) -> Reac
 
 
 def _counterpart_of(runs: Sequence[Run], offset: int, from_field: int, to_field: int) -> int | None:
-    """Return the other side's offset of the first record at or after `offset` on this side.
+    """Return the offset that the first record at or after `offset` has on the other side, or None
+    if there is no run. The side is a field of `Run`: `offset` is of the side `from_field`, the
+    result of the side `to_field`.
 
     A run has as many offsets as there are ordinals up to the next run. The offsets after these are
     a gap. They map to the begin of the next run.

@@ -37,8 +37,8 @@ class AclRules:
     selector: TopicSelector
     source_alias: str
     stem: str | None
-    """Prefix of every remote topic's name. Empty under the identity policy, and None if a custom
-    policy names remote topics.
+    """Prefix of every remote topic's name. It is empty under the identity policy, and None if a
+    custom policy names remote topics, whose prefix is unknown.
     """
     prefixed: bool
     removal: bool
@@ -57,9 +57,11 @@ class AclRules:
         )
 
     def target_acls(self, source: Iterable[TopicAcl], topics: Collection[str]) -> set[TopicAcl]:
-        """Return the ACLs that the target should have for copies of these source topics.
+        """Return the ACLs that the target should have. `source`: the source's ACLs. `topics`: the
+        source topics that are copied.
 
-        An ACL of another topic grants no right to a copy, even if its name would be mirrored.
+        An ACL for a topic that is not copied grants no right on the target, even if a topic of that
+        name would be mirrored.
         """
         copies = (
             self._copy(expanded, topics)
@@ -70,8 +72,8 @@ class AclRules:
         return {acl for acl in copies if acl is not None}
 
     def _meant(self, acl: TopicAcl, topics: Collection[str]) -> Iterable[TopicAcl]:
-        """Replace `*` by the mirrored topics if topics keep their names, because `*` would match
-        every topic of the target.
+        """Return the ACL itself. If topics keep their names and the ACL is for `*`, return one ACL
+        for each of `topics` instead, because `*` would match every topic of the target.
         """
         if self.stem == "" and acl.pattern == Pattern.LITERAL and acl.name == EVERY_TOPIC:
             return [acl._replace(name=name) for name in topics]
@@ -99,10 +101,10 @@ class AclRules:
         wanted_acls: Collection[TopicAcl],
         remotes: Collection[str],
     ) -> set[TopicAcl]:
-        """Return ACLs that an earlier sync could have created for these remote topics and that are
-        not wanted any more.
+        """Return the ACLs to remove from the target: those that an earlier sync could have created
+        for the topics `remotes`, and that are not in `wanted_acls`.
 
-        Returns an empty set if remote names have no prefix, because any ACL may then be the
+        Return an empty set if remote topics have no known prefix, because any ACL may then be the
         target's own.
         """
         if not self.removal or not self.stem:

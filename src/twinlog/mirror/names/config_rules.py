@@ -31,7 +31,9 @@ class ConfigDiff:
     old: str | None
     """The current value, or None if it is unknown."""
     was_own: bool
-    """Whether the remote topic has a value of its own, set by a client or an earlier sync."""
+    """Whether the remote topic has a value of its own, which a client or an earlier sync has
+    set.
+    """
 
     def __str__(self) -> str:
         return f"{self.name} {_shown(self.old)} -> {_shown(self.new)}"
@@ -44,7 +46,9 @@ def _shown(value: str | None) -> str:
 def wanted_configs(
     chosen: ConfigPropertyFilter, source: Iterable[ConfigEntry]
 ) -> dict[str, str | None]:
-    """Return the configs that a sync requires, by name. None means no value of the topic's own."""
+    """Return the configs that a remote topic should have, by name. None means that the topic should
+    have no value of its own, so that the cluster's default applies.
+    """
     return {
         entry.name: entry.value if chosen.copies_defaults or not entry.is_default else None
         for entry in source
@@ -53,14 +57,18 @@ def wanted_configs(
 
 
 def own_values(configs: Mapping[str, str | None]) -> dict[str, str]:
-    """Return the configs of `wanted_configs` for which the remote topic has a value of its own."""
+    """Return the configs of a `wanted_configs` result that have a value, that is, without those
+    whose value is None.
+    """
     return {name: value for name, value in configs.items() if value is not None}
 
 
 def differences(
     configs: Mapping[str, str | None], target: Iterable[ConfigEntry]
 ) -> list[ConfigDiff]:
-    """Return the configs to change, without those that the target's Kafka version lacks."""
+    """Return the changes that give a remote topic `configs`. `target`: its current configs. Configs
+    that the target's Kafka version lacks are left out.
+    """
     out = []
     for entry in target:
         if entry.name not in configs:
@@ -79,11 +87,13 @@ LIFE: Final = frozenset({"cleanup.policy", *DEFAULT_RETENTION})
 
 
 def shortens_life(diff: ConfigDiff) -> bool:
-    """Return True if the change would delete or compact away records that are kept now."""
+    """Return True if the change would let the target delete or compact away records that it keeps
+    now.
+    """
     if diff.name == "cleanup.policy":
         old, new = _policies(diff.old), _policies("delete" if diff.new is None else diff.new)
         return bool(new - old)
-    # tiered records may be deleted if remote storage is disabled
+    # if remote storage is disabled, records in it may be deleted
     if diff.name == "remote.storage.enable":
         return diff.old == "true" and diff.new != "true"
     default = DEFAULT_RETENTION.get(diff.name)
@@ -121,7 +131,9 @@ def unknown_names(configs: Mapping[str, str | None], target: Iterable[ConfigEntr
 
 
 def unknown_line(target: str, unknown: Iterable[Iterable[str]]) -> str:
-    """Return the log line about configs that the target's brokers lack (`unknown`, by topic)."""
+    """Return the log line about configs that the target's brokers lack. `unknown`: for each topic,
+    the names of these configs.
+    """
     names = sorted({name for some in unknown for name in some})
     return (
         f"brokers of {target} do not know these configs of source topics, so remote topics do not "

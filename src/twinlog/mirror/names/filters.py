@@ -19,7 +19,9 @@ from twinlog.wire.topic_settings import ConfigEntry, ConfigSource
 
 
 def policy_from(config: PolicyConfig, source_alias: str | None) -> DefaultReplicationPolicy:
-    """Return the replication policy. `source_alias`: assumed origin if topics keep their names."""
+    """Return the replication policy. `source_alias`: the cluster from which every topic is assumed
+    to come if topics keep their names, or None.
+    """
     if config.custom:
         made = custom_instance(
             config.custom,
@@ -48,8 +50,8 @@ def policy_of(flow: FlowConfig) -> DefaultReplicationPolicy:
 
 
 def offset_syncs_topic(flow: FlowConfig, syncs: OffsetSyncsConfig) -> str:
-    """Return the name of MirrorMaker 2's offset syncs topic. It contains the alias of the flow's
-    cluster that does not have this topic.
+    """Return the name of MirrorMaker 2's offset syncs topic. The topic is on one of the flow's
+    clusters, and its name contains the alias of the other one.
     """
     other = flow.source_alias if syncs.on_target else flow.target_alias
     return policy_of(flow).offset_syncs_topic(other)
@@ -68,12 +70,14 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSelector:
-    """Selects source topics by filter or as heartbeats, but never internal topics or cycles."""
+    """Selects source topics by the flow's filters, and heartbeats topics. Internal topics and
+    topics that came from the target are never selected.
+    """
 
     topics: NamePattern
     topics_exclude: NamePattern
     heartbeats: bool
-    """Whether heartbeats are mirrored regardless of the filter."""
+    """Whether heartbeats topics are mirrored even if the filters do not select them."""
     policy: ReplicationPolicy
     target_alias: str
     released: frozenset[str] = frozenset()
@@ -120,10 +124,11 @@ class TopicSelector:
         return False
 
     def _holds_alias(self, topic: str) -> bool:
-        """Return True if the target's alias contains the separator, and the name contains the
-        alias.
+        """Return True if the target's alias contains the separator, and the topic's name contains
+        that alias.
 
-        If such an alias is split at the separator, it looks like several, so it is searched whole.
+        Such an alias looks like several aliases if the name is split at the separator, so it is
+        searched as a whole.
         """
         policy = self.policy
         if type(policy) is not DefaultReplicationPolicy or not policy.separator:
@@ -137,14 +142,18 @@ class TopicSelector:
 
 
 def is_remote_topic_of(policy: DefaultReplicationPolicy, source_alias: str, topic: str) -> bool:
-    """Return True if a topic on the target is a copy from this source, by its name."""
+    """Return True if the name of `topic`, a topic on the target, shows that it is a copy from this
+    source.
+    """
     return policy.topic_source(topic) == source_alias and topic != policy.checkpoints_topic(
         source_alias
     )
 
 
 SINGLE_BROKER_SOURCES: Final = (ConfigSource.STATIC_BROKER, ConfigSource.DYNAMIC_BROKER)
-"""Sources of config values that belong to one broker. Another broker may report other values."""
+"""`ConfigEntry.source` of config values that are set for one broker only. Another broker may report
+other values.
+"""
 
 
 TIMESTAMP_LIMITS: Final = frozenset(

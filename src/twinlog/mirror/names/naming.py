@@ -1,8 +1,8 @@
 """Names of topics on the target, and the origin that a topic's name shows.
 
 The names are exactly those of MirrorMaker 2's replication policies: the same remote topics, and the
-same internal ones. MirrorMaker 2 considers Twinlog's own topics as internal, too, so it ignores
-them.
+same internal ones. Twinlog's own topics have names that MirrorMaker 2 considers as internal, so it
+ignores these topics.
 
 The policies know a topic's origin only from its name. So under the default policy, any topic
 `foo.bar` looks like a copy of topic `bar` from a cluster `foo`. Under the identity policy, names
@@ -74,7 +74,7 @@ class ReplicationPolicy(Protocol):
         """
 
     def upstream_topic(self, topic: str) -> str | None:
-        """Return a remote topic's name on its source, or None if it is not remote."""
+        """Return a remote topic's name on its source, or None if the name shows no remote topic."""
 
     def original_topic(self, topic: str) -> str:
         """Return a topic's name on the cluster where its records were first written."""
@@ -100,7 +100,8 @@ class DefaultReplicationPolicy:
         return self.routed(topic, f"{source_alias}{self.separator}{self.renamed(topic)}")
 
     def renamed(self, topic: str) -> str:
-        """Return a source topic's name after `twinlog.rename`, without the alias.
+        """Return a source topic's name as changed by `twinlog.rename`, without the alias of the
+        source.
 
         Heartbeats topics are not renamed, because all clients find them by their name.
         """
@@ -109,9 +110,10 @@ class DefaultReplicationPolicy:
         return self.renames.name(topic)
 
     def routed(self, topic: str, remote: str) -> str:
-        """Return a source topic's remote name, changed by the routers of Kafka Connect.
+        """Return the name `remote` of source topic `topic`, as changed by the routers of Kafka
+        Connect.
 
-        Unchanged are remote heartbeats topics, and names in ACLs that are not topics, such as `*`.
+        Heartbeats topics are not changed, nor are names in ACLs that are no topics, such as `*`.
         """
         if not self.renames.routers or self.is_heartbeats_topic(topic) or not is_topic_name(topic):
             return remote

@@ -26,7 +26,7 @@ RENAME_INVALID: Final = "RENAME_INVALID"
 
 
 def refused_names(flow: FlowConfig, topics: Iterable[str]) -> dict[str, PartitionError]:
-    """Return the source topics that cannot be copied under their new names, with the reasons."""
+    """Return the error for each source topic that cannot be copied under its new name."""
     if not flow.policy.renames:
         return {}
     policy = policy_of(flow)
@@ -54,8 +54,8 @@ def is_renamed(flow: FlowConfig, topic: str) -> bool:
 
 
 def unkept_names(flow: FlowConfig, topics: Iterable[str]) -> list[str]:
-    """Return a line about topics that get the alias as a prefix although the policy is identity, or
-    an empty list if there are no such topics.
+    """Return [a log line] about topics that get the source's alias as a prefix although the policy
+    is identity, or [] if there are no such topics.
 
     MirrorMaker 2 treats every topic whose name ends in `heartbeats` as a heartbeats topic.
     """
@@ -78,8 +78,8 @@ def unkept_names(flow: FlowConfig, topics: Iterable[str]) -> list[str]:
 
 
 def plain_upstream(config: FlowConfig, remote: str) -> str | None:
-    """Return the upstream name that a remote name implies, or None if the flow's rules would give
-    that upstream topic another remote name.
+    """Return the upstream name that a remote topic's name shows without `twinlog.rename` and
+    routers. Return None if these would give that upstream topic another remote name.
     """
     policy, alias = policy_of(config), config.source_alias
     if config.policy.kind is PolicyKind.IDENTITY:
@@ -94,7 +94,7 @@ def plain_upstream(config: FlowConfig, remote: str) -> str | None:
 
 
 def _unrouted(policy: DefaultReplicationPolicy, alias: str, topic: str) -> str:
-    """Return a source topic's remote name before the routers of Kafka Connect."""
+    """Return a source topic's remote name without the changes by routers of Kafka Connect."""
     plain = replace(policy, renames=replace(policy.renames, routers=()))
     return plain.format_remote_topic(alias, topic)
 
@@ -117,7 +117,9 @@ def _why_no_name(policy: DefaultReplicationPolicy, alias: str, topic: str) -> st
 
 
 def _rules(flow: FlowConfig, topics: Iterable[str]) -> str:
-    """Return the rules and the routers that name these topics, for a message."""
+    """Return text for a message: the rules of `twinlog.rename` and the routers that change the
+    names of these topics.
+    """
     policy, by_key, routers = policy_of(flow), set[str](), set[str]()
     for topic in topics:
         if (rule := policy.renames.rule(topic)) is not None:

@@ -28,11 +28,13 @@ from twinlog.mirror.start.tail_check import comparable_headers
 from twinlog.wire.records import Record
 
 MOST_SKIPPED: Final = 200
-"""Maximum number of records that may be missing in one hole. The search tries each number up to
-this one.
+"""Maximum number of records that one log may lack in one hole of its offsets. The search tries each
+number up to this maximum.
 """
 BEHIND_A_JUMP: Final = 200_000
-"""Number of source records to read after a match with a jump back, in search of one without it."""
+"""A match with a jump back is used only if this many more source records contain no match without a
+jump.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,21 +42,21 @@ class AlignedPosition:
     """The source position of the target's last record."""
 
     upstream: int
-    """Upstream offset of the last target record that the source still has."""
+    """Upstream offset of the last target record whose source record still exists."""
     jumped_back: bool
     """Whether a restart of MirrorMaker 2 wrote some of the last records twice."""
 
 
 def identity(record: Record, *, with_timestamp: bool) -> int:
-    """Return a number that is equal for records with the same content for a consumer."""
+    """Return a number that is equal for two records if a consumer gets the same content."""
     timestamp = record.timestamp if with_timestamp else 0
     return hash((timestamp, record.key, record.value, comparable_headers(record.headers)))
 
 
 @dataclass(slots=True, kw_only=True)
 class Alignment:
-    """The target's last records, and the source's records read so far, which begin before the
-    position that MirrorMaker 2 noted.
+    """Searches the source position of the target's last records among the source records that were
+    read so far. The first of these is before the position that MirrorMaker 2 noted.
     """
 
     target_offsets: Sequence[int]
@@ -70,9 +72,11 @@ class Alignment:
     source_offsets: array[int] = field(default_factory=lambda: array("q"))
     source: array[int] = field(default_factory=lambda: array("q"))
     _suspects: list[tuple[int, int]] = field(default_factory=list)
-    """(source, target) indexes of matches up to a jump back that no source record explains yet."""
+    """(source index, target index) of matches that end at a jump back which no source record
+    explains yet.
+    """
     _jumped: AlignedPosition | None = None
-    """The lowest position that matches with a jump back."""
+    """The lowest position whose match ends at an explained jump back, or None."""
     _jumped_at: int = -1
     _searched: int = -1
     """Index of the last source record that was tried."""
@@ -119,8 +123,9 @@ class Alignment:
         return AlignedPosition(upstream=self.source_offsets[index], jumped_back=True)
 
     def _skipped(self, index: int, hole: int) -> int | None:
-        """Return how many of the target's last records are in the hole after this source record, or
-        None if no target record equals this one.
+        """Return how many of the target's last records have lost their source records in the hole
+        after source record `index`. Return None if none of the target records before them equals
+        that source record.
         """
         for skipped in range(min(hole, len(self.target) - 1, MOST_SKIPPED) + 1):
             if self.target[-1 - skipped] == self.source[index]:
@@ -128,7 +133,8 @@ class Alignment:
         return None
 
     def _lowest_jumped(self) -> AlignedPosition | None:
-        # source records that were read after such a match may explain its jump
+        # `_suspects` are matches with an unexplained jump; source records that were read later may
+        # explain it
         for at, last in self._suspects:
             if self._jumped is not None and at > self._jumped_at:
                 break
@@ -137,7 +143,10 @@ class Alignment:
         return self._jumped
 
     def _fits(self, index: int, last: int) -> tuple[bool, bool]:
-        """Return (whether earlier records match, whether only as far as an explained jump back)."""
+        """Return (fits, jumped). `fits`: all records before this pair match, back to the beginning
+        of the compared range or to a jump back that a restart of MirrorMaker 2 explains. `jumped`:
+        they match only back to such a jump.
+        """
         source_at, target_at = index, last
         while source_at > 0 and target_at > 0:
             step = self._step_back(source_at, target_at)
@@ -148,10 +157,11 @@ class Alignment:
         return True, False
 
     def _step_back(self, source_at: int, target_at: int) -> tuple[int, int] | None:
-        """Return the distance to the previous equal pair, in (source, target) records, over holes.
+        """Return the distance to the previous equal pair as (number of source records, number of
+        target records). Holes of the logs may be between the pairs.
 
-        Returns None if there is no such pair. If the remaining target records may be in a hole, all
-        of them are passed, which ends the comparison.
+        Return None if there is no such pair. If all remaining target records may have lost their
+        source records in a hole, they are all passed, which ends the comparison.
         """
         if self.source[source_at - 1] == self.target[target_at - 1]:
             return 1, 1

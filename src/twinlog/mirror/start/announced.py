@@ -37,7 +37,9 @@ from twinlog.wire.records import fingerprint
 
 
 def raw_from(spans: Spans, ordinal: int) -> int:
-    """Return the end of the last transformed range that ends at or before `ordinal`, or 0."""
+    """Return the ordinal from which on all records before `ordinal` are raw (not transformed): the
+    end of the last transformed range in `spans`, or 0.
+    """
     return max((following for _, following in spans if following <= ordinal), default=0)
 
 
@@ -66,12 +68,14 @@ def after_filtered(request: StartRequest, upstream: int, ordinal: int) -> int:
 
 
 def _differs(fingerprints: Mapping[int, int], tail: TargetTail, k: int, ordinal: int) -> bool:
-    """Return True if the target's record at this ordinal is not the announced one."""
+    """Return True if the target's record at this ordinal has another fingerprint than the map
+    announced.
+    """
     known, last = fingerprints.get(ordinal), tail.records[-1] if tail.records else None
     if known is None or last is None or last.offset != k + ordinal or tail.is_log_append_time:
         return False
-    # a broker that recompresses replaces invalid UTF-8 in header keys, so such a record is not
-    # compared
+    # a broker that recompresses replaces invalid UTF-8 in header keys, which changes the
+    # fingerprint, so such a record is not compared
     is_rewritten = any(REPLACED.search(key) for key, _ in last.headers)
     return not is_rewritten and fingerprint(last) != known
 

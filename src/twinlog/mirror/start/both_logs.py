@@ -41,7 +41,8 @@ def holds_records(
     isolation: Isolation,
     skips: Sequence[Skip] = (),
 ) -> bool:
-    """Return True if a reader of [low, high) would see a record that is not skipped (`skips`).
+    """Return True if a reader of the source offsets [low, high) would see a record, other than
+    those that an operator skips (`skips`).
 
     `read` fetches whole batches.
     """
@@ -71,7 +72,10 @@ def holds_records(
 def _decides(
     header: BatchHeader, batch: memoryview, open_producers: set[int], isolation: Isolation
 ) -> bool:
-    """Return True if this batch proves that a reader sees a record."""
+    """Return True if this batch proves that a reader with this isolation sees at least one record.
+    With READ_COMMITTED, a transactional batch proves nothing until its commit marker follows. So
+    its producer is added to `open_producers`, and a marker removes it.
+    """
     if header.magic < 2:
         return True
     if header.is_control:
@@ -87,7 +91,8 @@ def _decides(
 
 
 def rolled_back(answers: Iterable[memoryview]) -> set[int]:
-    """Return the offsets of aborted records in fetched bytes, by the markers in the same bytes.
+    """Return the offsets of aborted records in fetched bytes. Abort markers in the same bytes show
+    which records these are.
 
     Responses may overlap, and may be in any order.
     """
@@ -111,7 +116,9 @@ def rolled_back(answers: Iterable[memoryview]) -> set[int]:
 
 
 MAX_SEARCH_READS: Final = 20
-"""Maximum fetches of about 1 MB from each side for a search of the neighbourhood."""
+"""Maximum fetches of about 1 MB per log for a search of the source offsets near the expected
+position (NEIGHBOURHOOD).
+"""
 
 NEIGHBOURHOOD: Final = 2_000
 """Number of upstream offsets before and after the expected position that are searched."""
@@ -123,8 +130,8 @@ def tail_start(target_ends: LogEnds) -> int:
 
 
 def tail_source(runs: Sequence[Run], target_ends: LogEnds) -> int | None:
-    """Return the source offset at which the tail check begins to read if no record of the tail is
-    missing. Returns None if the map has no run or the target's log has no offsets.
+    """Return the source offset of the first record of the tail check, by the map and K at the map's
+    first run. Return None if the map has no run or the target's log is empty.
     """
     if not runs or target_ends.log_end <= target_ends.log_start:
         return None
@@ -134,7 +141,9 @@ def tail_source(runs: Sequence[Run], target_ends: LogEnds) -> int | None:
 
 
 class NearRecords(NamedTuple):
-    """Copied source records near an offset. All records from `low` on are included."""
+    """Source records near an offset, without aborted and skipped ones, which are not copied. Before
+    offset `low`, records may be missing.
+    """
 
     records: dict[int, Known]
     low: int
@@ -201,8 +210,8 @@ class BothLogs:
         return self._decode_known(raw, upto=offset)[0].get(offset)
 
     def are_same(self, upstream: int, downstream: int) -> bool | None:
-        """Return True if both offsets have the same record, or None if one log has no record
-        there.
+        """Return True if the source has the same record at `upstream` as the target at
+        `downstream`, False if the records differ. Return None if one log has no record there.
         """
         source_record, target_record = self.source_record(upstream), self.target_record(downstream)
         if source_record is None or target_record is None:
@@ -210,8 +219,8 @@ class BothLogs:
         return same_record(source_record[0], target_record, compare_timestamp=True)
 
     def epoch_before(self, offset: int) -> int:
-        """Return the leader epoch of the source's record before an offset, from its batch, or -1 if
-        no batch contains it.
+        """Return the leader epoch of source offset `offset` - 1, from the header of its batch, or
+        -1 if no batch contains that offset.
 
         With this epoch, the copy's first Fetch detects if the source was truncated after this read.
         """
@@ -236,7 +245,9 @@ class BothLogs:
         return before[max(before)] if before else None
 
     def sources(self, tail: TargetTail, runs: Sequence[Run], k: int) -> dict[int, Known]:
-        """Return the source records that the map gives for the tail's records."""
+        """Return the source records that belong to the tail's records according to the map, by
+        source offset. Records that the source no longer has are left out.
+        """
         wanted = [
             offset
             for offset in upstream_offsets(tail, runs, k)
@@ -248,8 +259,8 @@ class BothLogs:
         return out
 
     def around(self, offset: int, begin: int | None = None) -> NearRecords:
-        """Return source records around an offset, up to NEIGHBOURHOOD offsets after it. They begin
-        at `begin`, by default NEIGHBOURHOOD offsets before it.
+        """Return the source records from `begin` (default: NEIGHBOURHOOD offsets before `offset`)
+        up to NEIGHBOURHOOD offsets after `offset`.
         """
         records, low, answers = self._records_before(offset, begin)
         records |= self.source_records(offset, offset + NEIGHBOURHOOD, answers)
@@ -275,16 +286,17 @@ class BothLogs:
         return source_records(raw, upto=upto, skips=self.request.skips)
 
     def _without_skipped(self, records: dict[int, Known]) -> dict[int, Known]:
-        """Return the records except skipped ones, which were not copied."""
+        """Return the records except those that an operator skips, which were not copied."""
         skips = self.request.skips
         return {at: record for at, record in records.items() if skip_at(skips, at) is None}
 
     def source_records(
         self, low: int, high: int, read: list[memoryview] | None = None
     ) -> dict[int, Known]:
-        """Return the source's records between two offsets, as far as the read limits allow.
+        """Return the source's records from offset `low` to `high` or a little further, as far as
+        the read limit allows.
 
-        The responses are appended to `read`.
+        The fetched bytes are appended to `read`.
         """
         out: dict[int, Known] = {}
         offset = max(low, self.source_ends.log_start)
@@ -318,22 +330,24 @@ MAX_READS: Final = 20
 """Maximum fetches for the newest records. A tail of 100 records of 600 KB would be 60 MB."""
 
 MAX_BYTES: Final = 24 << 20
-"""After this many bytes, no other fetch is made. A single batch may be unusually large."""
+"""After this many bytes, `newest_first` makes no other fetch. The number of fetches alone is no
+limit, because a batch may be unusually large.
+"""
 
 
 class NewestRecords(NamedTuple):
-    """The responses that were read. They may overlap, and are in no order."""
+    """Fetched bytes (`answers`), which may overlap, and are in no order."""
 
     answers: list[memoryview]
     whole_from: int
-    """From this offset on, all wanted offsets are included."""
+    """From this offset on, `answers` contain all wanted offsets."""
 
 
 def newest_first(
     read: Callable[[int], memoryview], offsets: Sequence[int], *, max_reads: int = MAX_READS
 ) -> NewestRecords:
-    """Read the newest of these offsets (given in rising order), and older ones as far as the read
-    limits allow.
+    """Read the batches of these offsets, which must rise. The newest are read first, older ones as
+    far as the read limits allow.
     """
     answers: list[memoryview] = []
     top, step = len(offsets), len(offsets)
@@ -364,7 +378,9 @@ def newest_first(
 
 
 def _count_reached(raw: memoryview, offsets: Sequence[int]) -> int:
-    """Return how many of the wanted offsets are before the end of a response."""
+    """Return how many of the wanted offsets are below the end of the last batch in `raw`; all of
+    them if it has no batch.
+    """
     after = -1
     for header, _ in read_headers(raw):
         after = header.next_offset

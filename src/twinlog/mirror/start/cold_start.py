@@ -60,11 +60,13 @@ ATTEMPTS: Final = 5
 """Maximum number of times that a changing producer state is queried again."""
 
 AT_ONCE: Final = 32
-"""Number of partitions whose tails are in memory together, at most about 1 MB per side each."""
+"""Number of partitions whose tails (the ends of both logs) are in memory together, at most about 1
+MB per partition and log.
+"""
 
 
 class ReadAhead:
-    """A view of a cluster's logs with one prefetched read per partition."""
+    """A `LogView` that reads one portion of each partition in advance, in a shared request."""
 
     def __init__(self, view: LogView, offsets: Mapping[TopicPartition, int]) -> None:
         self._view = view
@@ -99,10 +101,10 @@ class ReadAhead:
         return out
 
     def _prefetched(self, tp: TopicPartition, offset: int) -> RawRecords | None:
-        """Return the prefetched records from the batch on that contains or follows the offset, or
-        None.
+        """Return the prefetched batches, beginning with the one that contains the offset or is the
+        next one. Return None if the offset was not prefetched.
 
-        An empty prefetch is not used for a later read, because records may have arrived after it.
+        A prefetch without records is not used, because records may have arrived in the meantime.
         """
         records, begin = self._read.get(tp), self._offsets.get(tp, offset + 1)
         if records is None or not records.records:
@@ -123,7 +125,8 @@ class ReadAhead:
 def starts_in_groups(
     requests: Sequence[StartRequest], source: LogView, target: LogView, rules: StartRules
 ) -> Iterator[Mapping[TopicPartition, StartPoint | TwinlogError]]:
-    """Yield start points, or errors, by *source* topic-partition, as they are found.
+    """Yield groups of results as they are found: by *source* topic-partition, its start point or
+    its error.
 
     A partition need not wait until the tails of all partitions are read. The most recently written
     partitions come first.
@@ -180,8 +183,9 @@ def _tails(
     moment: Moment,
     rules: StartRules,
 ) -> tuple[ReadAhead, ReadAhead]:
-    """Prefetch what these partitions read first on both sides: the tail, or in a shared topic
-    everything from this flow's last record at the mark on.
+    """Return (source view, target view) with the first read of each partition prefetched. It is the
+    tail or, in a topic to which other clients write, everything from this flow's last record below
+    the map's mark on.
     """
     source_reads: dict[TopicPartition, int] = {}
     target_reads: dict[TopicPartition, int] = {}
@@ -204,23 +208,33 @@ def _tails(
 
 
 class Moment(NamedTuple):
-    """The state of some partitions on both clusters, as of one moment."""
+    """The state of some partitions on both clusters. That of each target partition is of one
+    moment.
+    """
 
     source_ends: Mapping[TopicPartition, LogEnds]
     target_ends: Mapping[TopicPartition, LogEnds]
-    """Ends of the target partitions, including those to which an earlier topic was copied."""
+    """Log ends of the target partitions, including those to which an earlier source topic of the
+    same name was copied.
+    """
     producers: Mapping[TopicPartition, ProducerTail] | None
-    """The target's state of this flow's producer ID, or None if it cannot be queried."""
+    """By target partition, the leader's state of this flow's producer ID. None if brokers cannot be
+    queried for it.
+    """
     moving: frozenset[TopicPartition]
-    """Target partitions whose state changed with each query."""
+    """Target partitions whose producer state changed with each of ATTEMPTS queries."""
 
     def last_written_ms(self, tp: TopicPartition) -> int:
-        """Return the newest timestamp of this flow that the target remembers, or -1."""
+        """Return the timestamp (ms) of this flow's last batch in a target partition, as the leader
+        remembers it, or -1 if it does not.
+        """
         producer = (self.producers or {}).get(tp)
         return -1 if producer is None else producer.last_timestamp
 
     def producer_of(self, tp: TopicPartition, target: LogView) -> ProducerTail | None:
-        """Return the producer state of a target partition, or None. Raises if it is uncertain."""
+        """Return the leader's state of this flow's producer ID in a target partition, or None if it
+        has none. Raises if the leader did not respond, or its state kept changing.
+        """
         if tp in self.moving:
             raise PartitionError(
                 f"{tp}: a lane of this flow that was considered dead still writes to it; checking "
@@ -257,8 +271,8 @@ def one_moment(
     Mapping[TopicPartition, ProducerTail] | None,
     frozenset[TopicPartition],
 ]:
-    """Return log ends, producer states (None if they cannot be queried), and partitions whose state
-    changed with each query.
+    """Return (log ends, producer states, moving). The producer states are None if brokers cannot be
+    queried for them. `moving`: the partitions whose state changed with each query.
 
     The producer state is queried before and after the log ends, until both are equal. Then no batch
     of this flow was appended between the two queries, and the log ends belong to that state, even
@@ -291,7 +305,9 @@ def _sequence(states: Mapping[TopicPartition, ProducerTail], tp: TopicPartition)
 def check_ids(
     request: StartRequest, sources: Mapping[str, TopicId], targets: Mapping[str, TopicId]
 ) -> None:
-    """Raise if the source or target topic does not exist any more, or is not the one in the map."""
+    """Raise PartitionError if the source or target topic does not exist any more, or has another ID
+    than the one in the map.
+    """
     for tp, expected, known, code, side in (
         (request.source, request.source_topic_id, sources, "SOURCE_RECREATED", "source"),
         (request.target, request.target_topic_id, targets, "TARGET_RECREATED", "target"),
@@ -315,7 +331,9 @@ def with_begin(
     begins: Mapping[TopicPartition, int],
     view: LogView,
 ) -> StartRequest:
-    """Return the request with the offset where the copy begins if that offset was queried."""
+    """Return the request with `begin` set to the source offset where the copy begins, if that
+    offset was queried for this partition. Else return it unchanged.
+    """
     if request.source not in new:
         return request
     begin = answer_of(begins, request.source, view, "its leader does not report the start offset")

@@ -3,7 +3,8 @@
 **Problem.** An unclean election of the map's topic can lose rows. The tail check then finds the
 target's last 100 records in the source by content, so the copy resumes at the right position. But
 if the map is wrong for the oldest of these records, it also lacks runs before that record, and
-groups with offsets there would be translated wrongly:
+groups with offsets there would be translated wrongly (ordinals count this flow's records on the
+target, `mirror.start_point`):
 
     ordinal    0 ... 49 | 50 .......... 299 | 300 ... 399
                the map  |  it lacks runs    |  the tail, found by content
@@ -27,13 +28,13 @@ There are at most 32 portions.
 **What may fail**
 
 - *The process dies before the rows are written*: the map is unchanged, and the next start repeats
-  the correction. Rows of several chunks are written in order. If only the first rows are written,
-  the last records still differ from the map, so the next start continues the correction where these
-  rows end.
+  the correction. Rows of several chunks are written in order. If only the first of these rows are
+  written, the target's last records still differ from the map. So the next start continues the
+  correction where these rows end.
 - *The response to a row is lost*: the lane writes all rows again under higher chunks (`map_tail`).
   The late row has the same content.
 - *A lane that was thought dead writes late rows of an older term*: the corrected runs are of a
-  newer term, and begin before everything that such a lane announced after the lost rows, so they
+  newer term. They begin before everything that such a lane announced after the lost rows, so they
   void its rows. If that lane starts as well, its generation is rejected, or its term is the older
   one.
 - *The source has deleted or compacted records*: target records between two pairs are passed over,
@@ -70,7 +71,7 @@ PORTION: Final = 10_000
 MOST_PORTIONS: Final = 32
 
 Pair = tuple[int, int]
-"""(ordinal, upstream offset) of one record."""
+"""(ordinal, upstream offset) of one target record and its source record."""
 
 
 class ResumePoint(NamedTuple):
@@ -80,20 +81,21 @@ class ResumePoint(NamedTuple):
     leader_epoch: int
     """Source leader epoch of offset `upstream` - 1, or -1 if unknown."""
     corrected: tuple[Run, ...] = ()
-    """Runs before the resume point that replace those of the map."""
+    """Runs before the resume point that replace the map's runs from the first of them on."""
     compared: int = 0
-    """Number of records at the target's end that were found equal at the source."""
+    """Number of records at the target's log end that were found equal at the source."""
     undecided: tuple[int, int] | None = None
     """Target offsets [first, next) before this point whose source records are unknown, or None."""
 
 
 def next_upstream(runs: Sequence[Run], ordinal: int, log_start: int) -> int:
-    """Return the source offset to read next if all records below `ordinal` are on the target.
+    """Return the source offset to read next if the flow has written `ordinal` records to the target
+    partition.
 
-    This is the offset right after the last copied record, even if the map announced a later one for
-    the next record. The offsets between these two are skipped a second time, but only a position
-    right after a known record can be checked by its leader epoch. If the source no longer has that
-    offset, the announced offset is returned.
+    This is the offset right after the last copied record, even if the map announced a later offset
+    for the next record. The offsets between these two are skipped a second time, but only a
+    position right after a known record can be checked by its leader epoch. If the source no longer
+    has that offset, the announced offset is returned.
     """
     run, before = run_at(runs, ordinal), run_at(runs, ordinal - 1)
     assert run is not None  # noqa: S101 (checked by the caller)
@@ -107,7 +109,7 @@ def next_upstream(runs: Sequence[Run], ordinal: int, log_start: int) -> int:
 def without_newest(
     runs: Sequence[Run], fingerprints: Mapping[int, int], count: int
 ) -> tuple[Sequence[Run], dict[int, int]]:
-    """Return the first `count` runs, and the fingerprints of their records."""
+    """Return (the first `count` runs, the fingerprints of records in these runs)."""
     dropped = runs[count].ordinal
     return runs[:count], {at: crc for at, crc in fingerprints.items() if at < dropped}
 
@@ -122,7 +124,10 @@ def run_continued_at(runs: Sequence[Run], ordinal: int) -> Run:
 def runs_by_content(
     tail: TargetTail, source: Mapping[int, tuple[Record, int]], newest: int, k: int
 ) -> tuple[Run, ...]:
-    """Return the runs of the target's last records, if the last one is upstream record `newest`."""
+    """Return the runs of the target's last records. `newest`: upstream offset of the last one.
+    `source`: source records near it; the records before `newest` are paired with the target's in
+    order.
+    """
     records = [record for record in tail.records if record.offset >= tail.whole_from]
     upstream = [offset for offset in sorted(source) if offset <= newest][-len(records) :]
     return runs_of([*zip(records[-len(upstream) :], upstream, strict=True)], k)
@@ -135,12 +140,13 @@ def pairs_in_order(
     *,
     compare_timestamp: bool,
 ) -> list[tuple[Record, int]] | None:
-    """Return the target's last records with their upstream offsets, continuing after upstream
-    offset `after`, or None if they do not follow from there.
+    """Pair the target's last records with source records after upstream offset `after`. Return
+    (target record, upstream offset) of each pair, or None if they cannot be paired in order up to
+    the last target record.
 
     A lane copies records in order and leaves none out. So each source record that follows `after`,
-    up to the target's last record, must be one of these target records. Target records that the
-    source no longer has are passed over.
+    up to the target's last record, must be one of these target records. Target records whose source
+    records are gone are passed over.
     """
     pairs: list[tuple[Record, int]] = []
     left = iter(records)
@@ -156,7 +162,9 @@ def pairs_in_order(
 
 
 def runs_of(pairs: Sequence[tuple[Record, int]], k: int) -> tuple[Run, ...]:
-    """Return the runs of these target records with their upstream offsets."""
+    """Return the runs of the offset map for these pairs of a target record and its upstream
+    offset.
+    """
     runs: list[Run] = []
     for record, offset in pairs:
         run = Run(record.offset - k, offset, record.offset)
@@ -170,12 +178,12 @@ class ReplacementRuns(NamedTuple):
 
     runs: tuple[Run, ...]
     undecided: tuple[int, int] | None = None
-    """Target offsets [first, next) for which no source record could be found."""
+    """Target offsets [first, next) of records whose source records could not be found, or None."""
 
 
 class LostRuns:
-    """Finds missing runs before the last records, in a topic to which only this flow writes. K must
-    be the same for all records that are compared.
+    """Finds runs that the map lacks before the target's last records, in a topic to which only this
+    flow writes. K (target offset minus ordinal) must be the same for all records that are compared.
     """
 
     def __init__(self, logs: BothLogs, k: int, *, compare_timestamp: bool) -> None:
@@ -185,7 +193,10 @@ class LostRuns:
         self._own_time = compare_timestamp
 
     def before(self, tail_runs: tuple[Run, ...]) -> ReplacementRuns:
-        """Return the runs of the target's last records, with the missing runs before them."""
+        """Return the runs that the map lacks before `tail_runs`, and then these. `tail_runs`: the
+        runs of the target's last records, as found by content. If the map lacks none, return only
+        these.
+        """
         begin, upstream = tail_runs[0].ordinal, tail_runs[0].upstream
         if begin <= self._runs[0].ordinal or self._mapped_upstream(begin) == upstream:
             return ReplacementRuns(tail_runs)
@@ -201,9 +212,10 @@ class LostRuns:
         runs = self._runs_of(low, pairs[::-1])
         gaps = (oldest_upstream - least) - (oldest - low)
         if gaps < 0:
-            return ReplacementRuns(
-                tail_runs, (self._k + low, self._k + begin)
-            )  # equal records repeat, so they do not determine a position
+            # Before the oldest pair, fewer source offsets than target records are left. So a pair
+            # has the wrong one of several equal source records, and all records before the tail
+            # stay undecided.
+            return ReplacementRuns(tail_runs, (self._k + low, self._k + begin))
         if oldest > low and gaps and self._has_before(oldest_upstream):
             return ReplacementRuns((*runs, *tail_runs[1:]), (self._k + low, self._k + oldest))
         return ReplacementRuns((*runs, *tail_runs[1:]))
@@ -219,9 +231,10 @@ class LostRuns:
         return -1 if run is None else run.upstream_of(ordinal)
 
     def _followed_back(self, low: int, least: int, known_pair: Pair) -> list[Pair]:
-        """Return pairs in falling order, from a known one to `low` or as far as possible.
+        """Return pairs of equal records in falling order, from `known_pair` back to ordinal `low`,
+        or as far as records are equal.
 
-        `least` is the lowest upstream offset that `low` can have.
+        `least`: the lowest upstream offset that the record with ordinal `low` can have.
         """
         pairs = [known_pair]
         for _ in range(MOST_PORTIONS):
@@ -246,7 +259,9 @@ class LostRuns:
         return pairs
 
     def _runs_of(self, low: int, pairs: Sequence[Pair]) -> list[Run]:
-        """Return runs from `low` on. Unpaired records get the offsets before the next pair."""
+        """Return the runs from ordinal `low` on. Records between two pairs get the upstream offsets
+        right before the next pair.
+        """
         runs: list[Run] = []
         for ordinal, upstream in pairs:
             run = Run(low, upstream - (ordinal - low), self._k + low)
@@ -263,7 +278,8 @@ def paired_back(
     *,
     compare_timestamp: bool,
 ) -> list[tuple[int, int]]:
-    """Return (target offset, upstream offset) of records before a known pair, in falling order.
+    """Return (target offset, upstream offset) of each pair of equal records before `known_pair`, in
+    falling order.
 
     Each source record must equal the next target record. If the source has offsets without a record
     between two records, as many target records may be passed over. The search ends at the first

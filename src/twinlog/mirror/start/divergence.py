@@ -1,10 +1,11 @@
 """Finds where a target log stops being a copy.
 
 - `find_divergence` finds the first copied record whose source record has changed.
-- `find_break` finds where the log violates the K invariant: the first batch whose offset does not
-  match its sequence. Before that point, every batch of this flow is at `K + ordinal`. After it, all
-  are off by the number of missing or surplus records. A foreign batch is surplus as well. So a
-  binary search over batch headers finds the point.
+- `find_break` finds the first batch whose target offset does not match its sequence. K is target
+  offset minus ordinal, and the ordinal of a record is the number of records that the flow wrote
+  before (`mirror.start_point`). Before that point, every batch of this flow is at `K + ordinal`.
+  After it, all are off by the number of missing or surplus records. A foreign batch is surplus as
+  well. So a binary search over batch headers finds the point.
 """
 
 from __future__ import annotations
@@ -23,18 +24,23 @@ from twinlog.wire.records import Record
 
 
 class Break(NamedTuple):
-    """The first batch at a wrong offset."""
+    """The first batch of a target log at an offset that does not match its sequence, or of another
+    client.
+    """
 
     offset: int
     """Target offset of the batch."""
     distance: int
-    """Number of missing records before the batch (negative: surplus records; 0: it is foreign)."""
+    """Number of records that are missing before the batch. Negative: number of surplus records. 0:
+    the batch is foreign.
+    """
 
 
 def find_break(
     read: Callable[[int], memoryview], *, low: int, high: int, k: int, producers: frozenset[int]
 ) -> Break | None:
-    """Search [low, high) and return the first wrong batch, or None if all batches are right.
+    """Search the target offsets [low, high), and return the first wrong batch, or None if all
+    batches are right. `k`: target offset minus ordinal of the flow's records before `low`.
 
     `read` fetches whole batches from an offset on.
     """
@@ -70,7 +76,9 @@ Known = tuple[Record, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Logs:
-    """Access to both logs by ordinal, for the binary search."""
+    """Access to both logs for the binary search by ordinal (number of records that the flow wrote
+    before).
+    """
 
     runs: Sequence[Run]
     k: int
@@ -80,7 +88,7 @@ class Logs:
     compare_timestamp: bool
     source_start: int
     was_cut: bool
-    """Whether the source is known to have lost copied records."""
+    """Whether the source is known to have lost records that were copied."""
     target_at: Callable[[int], Record | None]
     source_at: Callable[[int], Known | None]
     """Returns the source's record at an upstream offset, or None if it has none there now."""
@@ -91,7 +99,9 @@ class Logs:
         return (run_at(self.runs, ordinal) or self.runs[0]).upstream_of(ordinal)
 
     def are_equal(self, ordinal: int) -> bool:
-        """Return True if both records of an ordinal are equal, or if one side has none."""
+        """Return True if the target record of this ordinal equals its source record, or if one of
+        the two is gone.
+        """
         target_record = self.target_at(self.k + ordinal)
         source_record = self.source_at(self.upstream_of(ordinal))
         if target_record is None or source_record is None:
@@ -101,7 +111,9 @@ class Logs:
 
 
 class Divergence(NamedTuple):
-    """The first difference, and whether the source's own log shows the cause."""
+    """The offsets of the first copied record whose source record differs, and whether the source's
+    log shows the cause.
+    """
 
     upstream: int
     downstream: int
@@ -110,7 +122,9 @@ class Divergence(NamedTuple):
 
 
 def find_divergence(logs: Logs) -> Divergence:
-    """Find the first difference by binary search. All records copied before it are equal."""
+    """Find the first copied record whose source record differs, by binary search. All pairs of
+    records before it are equal.
+    """
     low, high = logs.low, logs.high
     if logs.upstream_of(low) < logs.source_start:
         first = run_at_upstream(logs.runs, logs.source_start) or logs.runs[0]
@@ -132,9 +146,10 @@ def find_divergence(logs: Logs) -> Divergence:
 def source_diverged_error(
     what: str, target: TopicPartition, span: findings.Span | None = None, *, lost: tuple[int, int]
 ) -> PartitionError:
-    """Return the error for a source that lost the copied records [first, next).
+    """Return the error for a source that lost copied records. `lost`: upstream offsets [first,
+    next) of these records.
 
-    `span`: target offsets of these records, if known.
+    `span`: target offsets of their copies, or None if unknown.
     """
     error = findings.LogFinding(code="SOURCE_DIVERGED", what=what, target=target, span=span).error()
     error.lost = lost
@@ -142,7 +157,8 @@ def source_diverged_error(
 
 
 def not_disproved_error(lost: tuple[int, int], *, source: TopicPartition) -> PartitionError:
-    """Return the error for a source that is known to have lost copied records.
+    """Return the error for a source that had lost copied records at an earlier check. `lost`: their
+    upstream offsets [first, next).
 
     A later check may find no difference, because the records that replaced the lost ones may have
     been compacted or deleted. The loss still counts, unless the copied records are found at the
@@ -168,7 +184,9 @@ def diverged_error(
     upstream: int,
     downstream: int,
 ) -> PartitionError:
-    """Return the error. Without it, the copy would resume at `upstream` and `downstream`."""
+    """Return the error for this difference. `upstream` and `downstream`: source and target offset
+    at which the copy would resume without the difference.
+    """
     held = f"target offsets [{divergence.downstream}, {downstream})"
     copied = f"upstream records [{divergence.upstream}, {upstream})"
     if divergence.was_rewritten:

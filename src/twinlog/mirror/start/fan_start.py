@@ -46,7 +46,8 @@ def find_fan_start(
     target: LogView,
     rules: StartRules,
 ) -> FanStart:
-    """Return where each branch resumes. All requests are for one source partition.
+    """Return where each branch resumes. `requests`: one for each branch of the same source
+    partition.
 
     Raises TwinlogError if one branch cannot continue. The other branches then wait for that one,
     because the source is read once for all of them.
@@ -81,11 +82,12 @@ def find_fan_start(
 
 
 def _beginning_together(requests: Sequence[StartRequest]) -> Sequence[StartRequest]:
-    """Let branches without a row begin where the others did.
+    """Return the requests so that branches without a map row begin where the other branches began
+    (`siblings_at`).
 
     The first rows of all branches state how far the source was read. They are written in the order
     of the branches, not in one batch. If the process died between two of them, a branch has no row.
-    It has written nothing, so it begins where the others did.
+    Such a branch has written nothing, so it begins where the other branches began.
     """
     firsts = [request.runs[0] for request in requests if request.runs]
     if not firsts or len(firsts) == len(requests):
@@ -121,8 +123,8 @@ class BranchSearch(StartSearch):
         )
 
     def _searched(self, end: OurEnd) -> int:
-        """Return the upstream offset after the branch's last record, which no map row announces, by
-        finding that record at the source.
+        """Return the upstream offset after the branch's last record. No map row announces that
+        record, so it is searched at the source by content.
         """
         before = [run for run in self.request.runs if run.ordinal < end.ordinal]
         offset = end.downstream - 1

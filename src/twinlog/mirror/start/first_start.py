@@ -26,11 +26,12 @@ from twinlog.wire.record_batch import read_headers
 
 
 def check_is_new(logs: BothLogs, *, is_alone: bool, is_listed: bool) -> None:
-    """Raise if the copy had already begun, or if the target holds records of another writer.
+    """Raise PartitionError if the copy had already begun, so that its rows are lost, or if the
+    target has records of another writer.
 
-    The first row is written before any record. So the row was lost if the state topic notes that
-    there was one (`StartRequest.had_row`), or if the broker lists this flow's producer ID
-    (`is_listed`). This applies to every kind of topic. An earlier topic of this name may explain
+    The first map row is written before any record of a copy. So the row was lost if the state topic
+    notes that there was one (`StartRequest.had_row`), or if the broker lists this flow's producer
+    ID (`is_listed`). This applies to every kind of topic. An earlier topic of this name may explain
     why the producer ID is listed, but not why a row of this very pair of topics is missing.
     """
     request, target_ends = logs.request, logs.target_ends
@@ -48,7 +49,9 @@ def check_is_new(logs: BothLogs, *, is_alone: bool, is_listed: bool) -> None:
 
 
 def begin_of(request: StartRequest, log_end: int) -> int:
-    """Return the upstream offset at which the copy begins. Raises START_BEYOND_END."""
+    """Return the upstream offset at which the copy begins. `log_end`: that of the source. Raises
+    PartitionError (START_BEYOND_END) if the offset is after it.
+    """
     if request.siblings_at >= 0:
         return request.siblings_at
     if request.began_at > log_end:
@@ -109,7 +112,9 @@ def _map_missing_error(logs: BothLogs, *, is_alone: bool) -> PartitionError:
 
 
 def _lacks_its_beginning(logs: BothLogs) -> bool:
-    """Return True if the oldest batch is this flow's, but its earlier records were never there."""
+    """Return True if the oldest batch in the target log is this flow's, but the flow's records
+    before that batch were never in this log.
+    """
     raw = logs.read_target(logs.target_ends.log_start)
     first = next((header for header, _ in read_headers(raw)), None)
     if first is None or first.producer_id not in logs.request.our_producers:
@@ -120,9 +125,9 @@ def _lacks_its_beginning(logs: BothLogs) -> bool:
 def _written_by_name_error(logs: BothLogs) -> PartitionError:
     """Return the error for a target topic that begins with records from the middle of the copy.
 
-    A lane had a batch in flight when the topic was deleted and created again, and its broker
-    identifies topics only by name (Produce below version 13). The batch is now at the beginning of
-    the new topic, where the records before it belong.
+    A lane had a batch in flight when the topic was deleted and created again, and the target's
+    broker identifies topics only by name (Produce below version 13). The batch is now at the
+    beginning of the new topic, where the records before it belong.
 
     The missing records cannot be inserted before the batch, and the batch must not be appended
     twice. So nothing is written until the batch is gone from the target. The copy then begins with
@@ -146,14 +151,18 @@ def _written_by_name_error(logs: BothLogs) -> PartitionError:
 
 
 def former_targets(requests: Iterable[StartRequest]) -> set[TopicPartition]:
-    """Return the target partitions of earlier source topics, for `check_former`."""
+    """Return the target partitions to which earlier source topics of the same names were copied,
+    for `check_former`.
+    """
     return {tp for request in requests for tp in _former(request)}
 
 
 def check_former(
     request: StartRequest, ends: Mapping[TopicPartition, LogEnds], view: LogView
 ) -> None:
-    """Raise SOURCE_RECREATED if the remote topic still holds records of an earlier source topic."""
+    """Raise PartitionError (SOURCE_RECREATED) if the remote topic still has records of an earlier
+    source topic. `ends`: log ends of the target partitions to which that one was copied.
+    """
     for tp in _former(request):
         missing = (
             "its leader does not report whether it holds records of the former topic "

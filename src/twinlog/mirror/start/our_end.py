@@ -7,14 +7,15 @@ distributed by key.
                            mark              ^ the end of the copy
     read     none          `- headers only ->
 
-**Problem.** In a topic to which only this flow writes, K is constant, so the log end determines the
-position (`position`). Here K changes with each foreign record. So the walk begins at the map's
-mark, which states how far the copy certainly got, and reads the batch headers after it. A batch of
-one of this flow's producer IDs moves the end of the copy, and its sequences must follow those of
-the batches before. The broker's producer state is the cross-check and ends the walk, because no
-record of this flow follows the last remembered one. A *final* mark ends the walk, too, because it
-was written with nothing in flight (`Mark.is_final`). But no mark proves that the log still has the
-records before it.
+**Problem.** In a topic to which only this flow writes, K (target offset minus ordinal,
+`mirror.start_point`) is constant, so the log end determines the position (`position`). Here K
+changes with each foreign record. So the walk begins at the map's mark (`offset_map.Mark`), which
+states how far the copy certainly got, and reads the batch headers after that offset. A batch of one
+of this flow's producer IDs moves the end of the copy, and its sequences must follow those of the
+batches before. The broker's producer state checks the result and ends the walk, because no record
+of this flow follows the last one that the broker remembers. A *final* mark ends the walk, too,
+because it was written with nothing in flight (`Mark.is_final`). But no mark proves that the log
+still has the records before it.
 
 **A target that lost its end** (unclean election) and was then written to by other clients may reach
 beyond the mark again, although no record after the mark is this flow's. While the broker knows this
@@ -65,27 +66,32 @@ Fetch takes a round trip.
 
 READS_FOR_FOREIGN: Final = 4
 """Maximum fetches after this flow's last batch in search of a foreign batch, if other Twinlog flows
-also write to the cluster, because these may have written any amount. The watch checks the rest of
-the log (`lane.watches.foreign_records`).
+also write to the cluster. It is low, because those flows may have written any amount. The watch
+checks the rest of the log (`lane.watches.foreign_records`).
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OurEnd:
-    """The end of this flow's records in a topic."""
+    """The end of this flow's records in a target partition."""
 
     ordinal: int
-    """The next ordinal of this flow."""
+    """Ordinal of this flow's next record in the partition, that is, the number of records that the
+    flow has written to it.
+    """
     downstream: int
-    """Target offset after this flow's last record, or -1 if there is none or it is unknown."""
+    """Target offset after this flow's last record, or -1 if the flow has no record there or the
+    offset is unknown.
+    """
     foreign: int | None = None
-    """Target offset of the first foreign record after this flow's last one."""
+    """Target offset of the first foreign record after this flow's last record, or None if there is
+    none.
+    """
     has_company: bool = False
     """Whether another Twinlog flow writes to the partition."""
     jumps: tuple[Run, ...] = ()
-    """Runs for batches of this flow whose offset differs from the map. The reason is that other
-    clients wrote between these batches, and that the lane that noticed this may have died before it
-    wrote the row.
+    """Runs for batches of this flow whose target offset differs from the map, because other clients
+    wrote before them. The map lacks such a run if the lane died before it wrote the row.
     """
 
 
@@ -97,10 +103,10 @@ def find_end(
     known_producers: frozenset[int],
     is_copy: Callable[[int, int], bool | None],
 ) -> OurEnd:
-    """Find the end of this flow's records, from the map's mark on.
+    """Find the end of this flow's records. The search begins at the map's mark.
 
-    `known_producers`: the producer IDs of all known flows. `is_copy`: returns True if an upstream
-    offset and a target offset have the same record, or None if either has none.
+    `known_producers`: the producer IDs of all known flows. `is_copy(upstream, downstream)`: returns
+    True if the logs have the same record at these offsets, False if not, None if one log has none.
     """
     walk = _Walk(request, target_ends, target, known_producers)
     remembered = _remembered(walk.mark, producer)
@@ -110,7 +116,8 @@ def find_end(
         _check_forgotten(walk, is_copy)
     if expected is None:
         return walk.end(walk.ordinal)
-    # records are lost: a repeat after the mark would have raised an error in the walk
+    # the broker remembers fewer records than the mark states, so records are lost; the cause is no
+    # repeat, for which the walk would have raised an error
     if expected < walk.mark.ordinal:
         lost = f"{walk.mark.ordinal - expected} records that were acknowledged"
         raise truncated_error(request, lost, target_ends)
@@ -125,7 +132,9 @@ class LongSearch(TwinlogError):
 
 
 class _Walk:
-    """Reads the batch headers from the mark on, and keeps track of the end of the copy."""
+    """Reads the batch headers from the map's mark on, and keeps track of the end of this flow's
+    records.
+    """
 
     def __init__(
         self,
@@ -149,7 +158,9 @@ class _Walk:
             begin = self.last + 1
         self.begin = max(begin, target_ends.log_start)
         self.is_whole = self.begin <= self.mark.downstream and not request.may_lose_batches
-        """Whether no batch of this flow after the mark can have been deleted."""
+        """Whether no batch of this flow can have been deleted between the mark and the batches that
+        were read.
+        """
         self.ordinal = self.mark.ordinal
         self._downstream = self.mark.downstream if self.last is None else self.last + 1
         self._foreign: int | None = None
@@ -157,10 +168,11 @@ class _Walk:
         self._jumps: list[Run] = []
 
     def _check_log_reaches(self) -> None:
-        """Raise if the target's log ends before this flow's last record at the mark.
+        """Raise PartitionError (TARGET_TRUNCATED) if the target's log ends before this flow's last
+        record below the mark.
 
-        The mark may be after the log's end if other clients wrote the records after this flow's
-        last one.
+        The mark itself may be after the log's end, if the records after this flow's last one were
+        of other clients and are lost.
         """
         reached = self.mark.downstream if self.last is None else self.last + 1
         if reached > self.target_ends.log_end:
@@ -168,8 +180,8 @@ class _Walk:
             raise truncated_error(self.request, lost, self.target_ends)
 
     def run(self, expected: int | None) -> None:
-        """Read headers until no record of this flow can follow. `expected`: the next ordinal after
-        this flow's last record, or None if unknown.
+        """Read headers until no record of this flow can follow. `expected`: the number of records
+        that the flow has written to the partition, or None if unknown.
         """
         tp, end, reads = self.request.target, self.target_ends.log_end, -1
         headers = Headers(self._target, tp, self.begin, end, self.request.most_reads)
@@ -200,7 +212,9 @@ class _Walk:
         return not self.request.is_branch and is_foreign(header, self._known)
 
     def _pass_own_batch(self, header: BatchHeader) -> None:
-        """Process a batch of this flow. It must follow the batches before it."""
+        """Process a batch of this flow. Raises PartitionError if it repeats earlier records, or if
+        records are missing before it.
+        """
         request, ordinal = self.request, self.ordinal
         ahead = sequences_ahead(header.base_sequence, sequence_of(ordinal))
         if ahead < 0:
@@ -218,7 +232,9 @@ class _Walk:
         self.is_whole = not request.may_lose_batches
 
     def _runs_after_jump(self, first: int, header: BatchHeader) -> Iterator[Run]:
-        """Yield the batch as a run if its offset differs from the map and from earlier jumps."""
+        """Yield a run for the batch if its target offset is not the one by the map or, after an
+        earlier such batch, by that batch's run. `first`: ordinal of its first record.
+        """
         run = run_at(self.request.runs, first)
         if run is None:
             return
@@ -227,9 +243,12 @@ class _Walk:
             yield Run(first, run.upstream_of(first), header.base_offset)
 
     def end(self, ordinal: int) -> OurEnd:
-        """Return the result of the walk. `ordinal`: the next ordinal of this flow."""
-        # the walk has read all headers up to a log end that was queried together with the producer
-        # state. So if `ordinal` is higher, the last batch was deleted, and its offset is unknown
+        """Return the result of the walk. `ordinal`: the number of records that the flow has written
+        to the partition.
+        """
+        # The walk has read all headers up to a log end that was queried at the same moment as the
+        # producer state (`cold_start.one_moment`). So if `ordinal` is higher than the walk's, no
+        # batch is unread: the last one was deleted, and its offset is unknown.
         is_gone = ordinal > self.ordinal
         is_nothing = ordinal == self.first
         return OurEnd(
@@ -242,8 +261,8 @@ class _Walk:
 
 
 def last_before_mark(request: StartRequest) -> tuple[int | None, int]:
-    """Return upstream and target offset of this flow's last record at the mark, where a start
-    begins to read. The upstream offset is None if there is no such record.
+    """Return (upstream offset, target offset) of this flow's last record below the map's mark,
+    where a start begins to read. Return (None, -1) if there is no mark or no such record.
     """
     mark = request.mark
     run = None if mark is None else run_at(request.runs, mark.ordinal - 1)
@@ -253,9 +272,11 @@ def last_before_mark(request: StartRequest) -> tuple[int | None, int]:
 
 
 def _offset_of(request: StartRequest, ordinal: int) -> int | None:
-    """Return the target offset of a record of this flow by the map, or None if unknown.
+    """Return the target offset of this flow's record with this ordinal, according to the map, or
+    None if unknown.
 
-    Rows of a branch show only the source offset of a record. Their target offset is a guess.
+    The map rows of a branch determine only the source offset of a record. The target offset in such
+    a row is only planned.
     """
     run = run_at(request.runs, ordinal)
     if run is None or request.is_branch or not is_record(run):
@@ -264,15 +285,18 @@ def _offset_of(request: StartRequest, ordinal: int) -> int | None:
 
 
 def _remembered(mark: Mark, producer: ProducerTail | None) -> int | None:
-    """Return the next ordinal by the broker's producer state, or None if it has no state."""
+    """Return the number of records that the flow has written, by the broker's producer state, or
+    None if the broker has no such state.
+    """
     if producer is None:
         return None
     return mark.ordinal + sequences_ahead(producer.last_sequence + 1, sequence_of(mark.ordinal))
 
 
 def _check_forgotten(walk: _Walk, is_copy: Callable[[int, int], bool | None]) -> None:
-    """Check for lost records if the broker has forgotten the producer ID and no batch of this flow
-    was found after the mark.
+    """Raise PartitionError (TARGET_TRUNCATED) if the log shows that records of this flow are lost.
+    Used if the broker has forgotten the producer ID. Does nothing if the walk found a batch of this
+    flow after the mark.
     """
     request, mark, target_ends = walk.request, walk.mark, walk.target_ends
     if walk.ordinal != mark.ordinal:
@@ -306,9 +330,10 @@ def _check_forgotten(walk: _Walk, is_copy: Callable[[int, int], bool | None]) ->
 
 
 def _may_be_further(request: StartRequest, mark: Mark) -> bool:
-    """Return True if a batch after the mark may have been written.
+    """Return True if this flow may have written a batch after the mark.
 
-    Every batch of a branch is announced. In other copies, only batches that begin a run are.
+    The map announces every batch of a branch. Of other copies, it announces only batches in which a
+    run begins.
     """
     if not request.is_branch:
         return True
@@ -327,8 +352,9 @@ def truncated_error(request: StartRequest, what: str, target_ends: LogEnds) -> P
 def record_before(
     raw: memoryview, downstream: int, producer_ids: Container[int]
 ) -> tuple[Record, bool] | None:
-    """Return this flow's record at `downstream` - 1 in fetched bytes, and whether it has its own
-    timestamp, or None if the record is gone or foreign.
+    """Return (record, has_own_time) for this flow's record at target offset `downstream` - 1 in
+    fetched bytes. `has_own_time`: the broker did not set its timestamp. Return None if the record
+    is gone or foreign.
     """
     for header, start in read_headers(raw):
         if (
@@ -343,8 +369,9 @@ def record_before(
 
 
 def with_jumps(runs: Sequence[Run], jumps: Sequence[Run], end: int) -> tuple[Run, ...]:
-    """Return the map's runs from the first jump to ordinal `end`, with the actual offsets of their
-    records.
+    """Return the map's runs from the first of `jumps` to ordinal `end`, with the actual target
+    offsets of their records. `jumps`: runs whose target offset differs from the map
+    (`OurEnd.jumps`).
     """
     if not jumps:
         return ()
@@ -361,7 +388,9 @@ def with_jumps(runs: Sequence[Run], jumps: Sequence[Run], end: int) -> tuple[Run
 
 
 class Headers:
-    """The headers of all batches of a log between two offsets, up to the high watermark."""
+    """Iterates over the headers of all batches of a log between two offsets, up to the high
+    watermark.
+    """
 
     def __init__(
         self,
@@ -400,7 +429,9 @@ class Headers:
                 return  # the cleaner removed the rest of the log, or the high watermark is reached
 
     def search_is_over(self) -> None:
-        """End the search. Later reads may stop before the log's end without an error."""
+        """End the search for this flow's last record. From then on, reads may stop before the log's
+        end without an error.
+        """
         self._is_search, self._size = False, READ_BYTES
 
     def check_all_read(self) -> None:
@@ -413,7 +444,9 @@ class Headers:
 
 
 def under_min_isr_error(target: TopicPartition, count: int) -> PartitionError:
-    """Return the error for records that may disappear with their leader, so the copy must wait."""
+    """Return the error for `count` records above the high watermark. They may disappear with their
+    leader, so the copy must wait.
+    """
     return PartitionError(
         f"{target}: {count} records are not on enough replicas; waiting until the in-sync replicas "
         "have them",

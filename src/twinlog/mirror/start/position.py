@@ -18,18 +18,20 @@ target, or a lane that was thought dead still writes during the check.
 
 - (b) Read the target's log end by OffsetForLeaderEpoch. If the high watermark is below it, wait
   (`TARGET_UNDER_MIN_ISR`), because the records between the two may still disappear.
-- (c) Next ordinal = log end - K (`mirror.start_point`). Compare it with the broker's producer state
-  and with the header of the last batch: `GAP_WRITTEN`, `EXTRA_RECORDS`; and with what was
-  acknowledged in this generation: `POSITION_REGRESSED`.
+- (c) Next ordinal (number of records that the flow has written) = log end - K
+  (`mirror.start_point`). Compare it with the broker's producer state and with the header of the
+  last batch: `GAP_WRITTEN`, `EXTRA_RECORDS`; and with what was acknowledged in this generation:
+  `POSITION_REGRESSED`.
 - (d) Take the upstream offset from the map.
 - (e) Run the tail check. On a mismatch, search the neighbourhood for the matching position, else
   `DIVERGED`, or `SOURCE_DIVERGED` if the source's log shows the cause.
-- (f) The cut: the caller writes the term's first row before the first batch.
+- (f) The caller writes the first map row of this start before the first batch. This row is a cut:
+  it voids older rows after the position (`offset_map`, rule C).
 - (g) The first request goes alone (`mirror.copy.partition`).
 
-In a topic to which other clients write, K moves, so (b) and (c) are a walk over batch headers from
-the map's mark on (`our_end`), and (e) compares one record, because other clients may write between
-this flow's records.
+In a topic to which other clients write, K grows with their records. So (b) and (c) are a walk over
+batch headers from the map's mark on (`our_end`), and (e) compares only one record, because other
+clients may write between this flow's records.
 
 **The map is ahead of the log.** That is normal after a crash, because rows are written before their
 data. The ordinal comes from the log, so runs at or above it are ignored, and the cut voids them.
@@ -42,10 +44,10 @@ to the log's end, so (d) is wrong. A comparison of records detects this (`resume
 1. The last 100 records of the target are compared with the source records that the map gives for
    them. If they are equal, the map is right.
 2. Otherwise the newest runs of the map are left out, up to three, if the last record then matches.
-3. If that does not explain the records, or the source has no record where the map has the last one,
-   the last records are searched in the source, within 2,000 offsets of the expected position. They
-   must match one after the other at exactly one position. The copy resumes after that position, and
-   `corrections` finds the runs before it that the map lost.
+3. This may not explain the records, or the source may have no record where the map has the last
+   one. Then the last records are searched in the source, within 2,000 offsets of the expected
+   position. They must match one after the other at exactly one position. The copy resumes after
+   that position, and `corrections` finds the runs before it that the map lost.
 4. If no position matches, the partition stops (`DIVERGED`). It never continues by a guess.
 
 **If nothing can be compared**, because the source or the target has deleted its records, K, the
@@ -129,7 +131,9 @@ class StartSearch:
     target: InitVar[LogView]
     rules: StartRules
     lost: tuple[int, int] | None = None
-    """Source offsets [first, next) that were deleted uncopied, if the copy resumes after them."""
+    """Source offsets [first, next) that were deleted before they were copied, if the copy resumes
+    after them, else None.
+    """
 
     def __post_init__(self, source: LogView, target: LogView) -> None:
         ends = self.source_ends, self.target_ends
@@ -148,8 +152,9 @@ class StartSearch:
         return self.rules.is_ours_alone and not self.request.is_branch
 
     def _check_replicated(self, end: int) -> None:
-        """Raise TARGET_UNDER_MIN_ISR if records below `end` are on too few replicas. Records at or
-        after `end` are of other clients, and may disappear.
+        """Raise PartitionError (TARGET_UNDER_MIN_ISR) if target records below `end` are on too few
+        replicas. Records at or after `end` are of other clients, so it does not matter if they
+        disappear.
         """
         if self.target_ends.high_watermark < end:
             raise under_min_isr_error(self.request.target, end - self.target_ends.high_watermark)
@@ -196,8 +201,9 @@ class StartSearch:
         return resume_point._replace(leader_epoch=self._epoch(upstream, resume_point.leader_epoch))
 
     def _after_accepted(self, stretch: TailStretch) -> StartPoint | None:
-        """Return a start point after accepted foreign records, or None if no acceptance applies.
-        The log's foreign records must be exactly the accepted ones, and not in the map yet.
+        """Return a start point after accepted foreign records, or None if no acceptance applies. An
+        acceptance applies if the log's foreign records are exactly the accepted ones, and the map
+        does not have them yet. `stretch`: the last part of the log with constant K, by the map.
         """
         runs, end = self.request.runs, self.target_ends.log_end
         low = max(self.target_ends.log_start, stretch.low)
@@ -233,7 +239,8 @@ class StartSearch:
         begin = begin_of(request, self.source_ends.log_end)
         is_group = request.group_at >= 0 > max(request.siblings_at, request.began_at)
         if is_group and begin < upstream:
-            # reported as lost, although the group would have skipped these records, too
+            # the group would have skipped these records, too, but they are reported as lost all the
+            # same
             self.lost = begin, upstream
         upstream = max(upstream, begin)
         ordinal = 0
@@ -256,7 +263,9 @@ class StartSearch:
     def _log_error(
         self, what: str, *, code: str, source: TopicPartition | None = None
     ) -> PartitionError:
-        """Return an error about the target's log. `source`: set if source records are missing."""
+        """Return an error about the target's log, with the ranges of both logs. `source`: the
+        source partition if the target lacks source records, else None.
+        """
         held = findings.sides(self.source_ends, self.target_ends, self.request.runs)
         return findings.target_error(self.request.target, what, code=code, source=source, held=held)
 
@@ -346,16 +355,20 @@ class StartSearch:
         )
 
     def _k(self, ordinal: int, foreign: int | None = None) -> int:
-        """Return K, or a lower bound of K if other clients write to the topic.
+        """Return K (target offset minus ordinal) for the next record, or a lower bound of K if
+        other clients write to the topic. `foreign`: target offset of the first foreign record after
+        the copy, or None.
 
         The bound is computed from the high watermark, because foreign records above it may
-        disappear with their leader. If other clients have ended the copy, K is computed from their
-        first record.
+        disappear with their leader. If other clients have ended the copy, K is computed from
+        `foreign`.
         """
         return (self.target_ends.high_watermark if foreign is None else foreign) - ordinal
 
     def _source_after(self, own_end: OurEnd) -> ResumePoint:
-        """Return where the source is read next, after this flow's last record."""
+        """Return where the source is read next. `own_end`: the end of this flow's records in the
+        target log.
+        """
         runs = self.request.runs
         if run_at(runs, own_end.ordinal) is None:
             raise CorruptData(
@@ -374,8 +387,8 @@ class StartSearch:
         if last is None and self.request.lost is not None:
             raise not_disproved_error(self.request.lost, source=self.request.source)
         if own_end.foreign is not None:
-            # below the stable end only markers remain, which are not copied; above it an open
-            # transaction may still commit records
+            # below the stable end only markers remain, which are not copied, so they are passed;
+            # above it an open transaction may still commit records
             checked = max(checked, stable)
         jumps = with_jumps(runs, own_end.jumps, own_end.ordinal)
         if last is not None and last.upstream >= checked:
@@ -397,11 +410,12 @@ class StartSearch:
         return answer_of(ends, tp, self.logs.source)
 
     def _check_taken_over(self, upstream: int, foreign: int, end: int) -> None:
-        """Raise TAKEN_OVER if other writers ended the copy but the source still has records to
-        copy.
+        """Raise PartitionError (TAKEN_OVER) if the source still has records to copy, although other
+        writers to the target have ended the copy. `upstream`: offset after the last copied record.
+        `foreign`: target offset of their first record.
 
         `end`: upper bound of the source offsets to check. It may be above the log end that was read
-        earlier, because the marker of a decided transaction may follow.
+        earlier, because the marker of a transaction may have been written since then.
         """
         if holds_records(
             self.logs.read_source,
@@ -418,10 +432,11 @@ class StartSearch:
             )
 
     def _check_last(self, own_end: OurEnd) -> EqualRecord | None:
-        """Run the tail check of a shared topic, which compares only the last record, because other
-        clients may write between this flow's records.
+        """Run the tail check of a topic to which other clients write, and return this flow's last
+        record. Only this record is compared, because records of other clients may be before it.
 
-        Returns None if there is nothing to compare.
+        Return None if one of both logs no longer has the record. Raises PartitionError (DIVERGED)
+        if the records differ.
         """
         run = run_at(self.request.runs, own_end.ordinal - 1)
         if run is None or own_end.downstream <= self.target_ends.log_start:
@@ -446,10 +461,11 @@ class StartSearch:
     def _find_after_gap(
         self, own_end: OurEnd, upstream: int, target_record: tuple[Record, bool]
     ) -> EqualRecord | None:
-        """Find this flow's last record at a later source offset, after a gap that no row announced.
+        """Find this flow's last record at a source offset above `upstream`, after a gap that no map
+        row announced. Return None if not exactly one record is equal.
 
-        A lane that was thought dead may have written it. A single equal record is proof only if the
-        target keeps the source's timestamps.
+        A lane that was thought dead may have written that record. A single equal record is proof
+        only if the target keeps the source's timestamps.
         """
         record, has_own_time = target_record
         epochs = {
@@ -465,8 +481,8 @@ class StartSearch:
     # -- topics of either kind
 
     def _epoch(self, upstream: int, known_epoch: int = -1) -> int:
-        """Return the leader epoch of the source record before a position. It is read now, because
-        an idle copy would get it only with its next record.
+        """Return the leader epoch of source offset `upstream` - 1: `known_epoch` if it is not -1.
+        Otherwise it is read now, because an idle copy would get it only with its next record.
         """
         return known_epoch if known_epoch >= 0 else self.logs.epoch_before(upstream)
 
@@ -512,7 +528,9 @@ class StartSearch:
 
 
 def _runs_of_acceptance(runs: tuple[Run, ...], walk: ForeignWalk, upstream: int) -> tuple[Run, ...]:
-    """Return the runs that an acceptance adds to the map. The copy resumes at `upstream`."""
+    """Return the runs that an acceptance of foreign records adds to the map. `upstream`: the source
+    offset at which the copy resumes.
+    """
     jumps = []
     for ordinal, downstream in walk.jumps:
         run = run_at(runs, ordinal)

@@ -15,14 +15,20 @@ from twinlog.model import EARLIEST, Isolation, StartAt
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartFacts(PartitionPair):
-    """What the driver knows about a partition that is to be started, including part of its map."""
+    """What the driver knows about a partition that is to be started, including a part of its offset
+    map.
+    """
 
     runs: tuple[Run, ...]
     """The map's first run, and all its runs from ordinal `runs_from` on."""
     runs_from: int = -1
-    """Ordinal from which on `runs` is complete, or -1 if `runs` has all runs of the map."""
+    """Ordinal (count of this flow's records) from which on `runs` is complete, or -1 if `runs` has
+    all runs of the map.
+    """
     mark: Mark | None = None
-    """The map's mark, a point that the copy has certainly reached, or None."""
+    """The map's mark, a point that the copy has certainly reached (`offset_map.Mark`), or None if
+    the map has none.
+    """
     transformed: tuple[tuple[int, int], ...] = ()
     """Ranges [first, next) of ordinals of transformed records, which differ from their source
     records (`mirror.start.announced`).
@@ -32,11 +38,13 @@ class StartFacts(PartitionPair):
     was lost.
     """
     fingerprints: dict[int, int] = field(default_factory=dict)
-    """Fingerprints of announced records, by ordinal."""
+    """Fingerprints (CRC32C) of records that the map announced, by ordinal."""
     start: StartAt = EARLIEST
     """Where the copy begins if the map has no row of this copy. Ignored otherwise."""
     group_at: int = -1
-    """Committed offset of the group on the source, which replaces `start`; -1 if there is none."""
+    """Committed source offset of the consumer group from whose offset the copy begins. It replaces
+    `start`; -1 if there is none.
+    """
     began_at: int = -1
     """Upstream offset at which an earlier copy of this source partition began, if the target topic
     of that copy was deleted, else -1.
@@ -44,19 +52,23 @@ class StartFacts(PartitionPair):
     former_partitions: tuple[int, ...] = ()
     """Target partitions to which an earlier, deleted source topic of this name was copied."""
     had_former_copy: bool = False
-    """Whether the partition with the same number of such an earlier source topic was copied to this
-    target topic.
+    """Whether the partition with the same number of an earlier source topic of this name was copied
+    to this target topic.
     """
     acked_ordinal: int = -1
-    """The next ordinal after the last record acknowledged in this generation, or -1."""
+    """Number of records that the flow had written when its last record in this generation was
+    acknowledged, or -1 if none was.
+    """
     acked_epoch: int = -1
-    """The target's leader epoch at the time of that acknowledgement."""
+    """Leader epoch of the target partition when the record before `acked_ordinal` was acknowledged,
+    or -1 if unknown.
+    """
     lost: tuple[int, int] | None = None
     """Copied upstream offsets [first, next) that the source has lost, as found earlier in this
     generation, or None.
     """
     skips: tuple[Skip, ...] = ()
-    """Upstream records to skip, as configured by the operator."""
+    """Upstream records that an operator has decided to skip."""
     accepted: tuple[Accepted, ...] = ()
     """Foreign records in the target's log that an operator accepted."""
 
@@ -76,19 +88,23 @@ class StartRequest(StartFacts):
     our_producers: frozenset[int] = frozenset()
     """All producer IDs, including the current one, under which this flow may have written."""
     begin: int = -1
-    """The upstream offset that `start` means in the current log, or -1 if not determined. The first
-    row of the map fixes it permanently.
+    """The upstream offset that `start` means in the current log, or -1 if it was not queried. The
+    first row of the map fixes where the copy begins permanently.
     """
     siblings_at: int = -1
-    """Upstream offset where the source partition's other branches began, or -1 if none has."""
+    """Upstream offset at which the other branches of the source partition began, or -1 if none has
+    begun.
+    """
     may_lose_batches: bool = False
     """Whether the target topic is, or may be, compacted, so that batches may be missing."""
     most_reads: int | None = None
-    """Maximum fetches after the mark of a shared topic, or None without a limit. A limit is set if
-    other partitions wait for the same search.
+    """Maximum fetches after the map's mark in a topic to which other clients write, or None without
+    a limit. A limit is set if other partitions wait for the same search.
     """
     accept_source_loss: bool = False
-    """Whether to continue after records that the source deleted before they were copied."""
+    """Whether to continue after records that the source deleted before they were copied
+    (twinlog.source.loss=accept).
+    """
 
     @property
     def needs_begin_offset(self) -> bool:
@@ -108,11 +124,12 @@ class StartRules:
 
 
 def runs_for_start(partition_map: PartitionMap, limit: int) -> tuple[tuple[Run, ...], int]:
-    """Return the runs of a map that a start needs, and the ordinal from which on they are complete,
-    or -1 if these are all runs of the map.
+    """Return (runs, begin). `runs`: those of the map that a start needs. `begin`: the ordinal from
+    which on they are complete, or -1 if these are all runs of the map.
 
-    These are the first run, which has K, and the newest runs: at least `limit`, all of the newest
-    chunk, and all from the last record before the mark on.
+    They are the first run, which determines K, and the newest runs: at least `limit`, and all of
+    the newest chunk. They also include all runs from that of the last record before the map's mark
+    on.
     """
     runs = partition_map.runs
     begin = max(0, len(runs) - limit)

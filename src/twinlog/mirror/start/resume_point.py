@@ -46,7 +46,9 @@ from twinlog.mirror.start.tail_check import (
 
 
 class TailCheck:
-    """The tail check of one start. `ordinal` is the next ordinal by the target's log end."""
+    """The tail check of one start, and the search if it fails. `ordinal`: number of records that
+    the flow has written, by the target's log end. `k`: target offset minus ordinal.
+    """
 
     def __init__(self, logs: BothLogs, tail: TargetTail, k: int, ordinal: int) -> None:
         self._logs = logs
@@ -57,8 +59,8 @@ class TailCheck:
         self._ordinal = ordinal
 
     def resume_point(self) -> ResumePoint:
-        """Return where the copy resumes: by the map or, if the records contradict the map, by the
-        records.
+        """Return where the copy resumes: by the map or, if the target's last records contradict the
+        map, by the content of these records.
 
         There are three results. First, the last records are those in the map
         (`ResumePoint.compared` has their number). Second, they are different records (DIVERGED,
@@ -107,14 +109,15 @@ class TailCheck:
         )
 
     def _corrected(self, upstream: int, known_records: dict[int, Known]) -> ResumePoint | None:
-        """Return another resume point, which the last records prove, or None if they prove none.
+        """Return a resume point other than the map's if the target's last records prove it, else
+        None. `upstream`: the map's resume point.
 
         The newest rows of a map may announce records that were never written, because another lane
         was first. Without these rows, the records follow the earlier rows, or fall into a gap of
         the source where nothing can be compared. So the shortened map is accepted if the last
-        record is found equal. If the source no longer has that record, two conditions must be met:
-        a row's fingerprint shows that the target has another record than the announced one, and no
-        source record nearby equals the last record.
+        record is found equal. If the source no longer has that record, two conditions must be met.
+        First, a row's fingerprint must show that the target has another record than the announced
+        one. Second, no source record nearby may equal the last record.
         """
         fallback: ResumePoint | None = None
         runs, prints = self._runs, self._request.fingerprints
@@ -140,10 +143,11 @@ class TailCheck:
 
     def _search_nearby(self, accepted: ResumePoint) -> ResumePoint:
         """Return a better resume point near `accepted`, or `accepted` itself if there is none.
-        Needed if the source has no record at the last record's position.
+        Needed if the source has no record at the offset that the map has for the target's last
+        record.
 
-        A lane that was thought dead may have written the record with a row that was not read, or
-        that is void.
+        The reason: a lane that was thought dead may have written that last record, and the map row
+        for it was not read, or is void.
         """
         first, records = self._runs[0].ordinal, self._tail.records
         if not records or records[-1].offset != self._k + self._ordinal - 1:
@@ -163,17 +167,21 @@ class TailCheck:
     def _resume_after(
         self, newest: int, around: Mapping[int, Known], runs: tuple[Run, ...], compared: int
     ) -> ResumePoint:
-        """Return the resume point after source record `newest`. `runs`: those of the last records.
+        """Return the resume point after source record `newest`, with corrected runs. `runs`: the
+        runs of the target's last records, found by their content. `compared`: the number of these
+        records.
 
-        If the map is wrong for the first of these runs, it also lacks runs before that one.
+        If the map is wrong for the first of them, it may also lack runs before it, so these are
+        found by content as well (`LostRuns`).
         """
         own_time = not self._tail.is_log_append_time
         refound = LostRuns(self._logs, self._k, compare_timestamp=own_time).before(runs)
         return ResumePoint(newest + 1, around[newest][1], refound.runs, compared, refound.undecided)
 
     def _near_by(self, upstream: int, fallback: ResumePoint | None) -> ResumePoint | None:
-        """Return the only nearby position whose records equal the target's last ones. Without one,
-        return `fallback` if no nearby record equals the last one, else None.
+        """Return the only resume point near source offset `upstream` before which the source
+        records equal the target's last ones. If there is none, return `fallback` if no nearby
+        record equals the target's last one, else None.
         """
         logs, last = self._logs, self._tail.records[-1]
         if last.offset != self._k + self._ordinal - 1:
@@ -193,8 +201,9 @@ class TailCheck:
         return fallback
 
     def _in_order(self, near: NearRecords) -> ResumePoint | None:
-        """Match the last records in order, or return None if they do not match. The match begins
-        after the newest record for which the map is right, or else at the source's first record.
+        """Match the target's last records with source records in order, and return the resume point
+        after them, or None if they do not match. The match begins after the newest record for which
+        the map is right. If there is none, it begins at the source's first record.
         """
         tail, around, own_time = self._tail, near.records, not self._tail.is_log_append_time
         start, behind = self._logs.source_ends.log_start, list(tail.records)

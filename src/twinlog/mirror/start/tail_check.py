@@ -34,11 +34,15 @@ class TargetTail:
     last_header: BatchHeader | None
     is_log_append_time: bool
     whole_from: int = 0
-    """`records` is complete from this offset on. Before it, large records may be missing."""
+    """`records` is complete from this target offset on. Before it, records may be missing, because
+    large ones exceeded the read limits.
+    """
 
 
 class EqualRecord(NamedTuple):
-    """A record that is the same on both sides."""
+    """A record that is equal on both sides, by ordinal (number of records that the flow wrote
+    before) and upstream offset.
+    """
 
     ordinal: int
     upstream: int
@@ -55,24 +59,28 @@ class Comparison:
     differing: tuple[tuple[int, int], ...]
     """(target offset, upstream offset) of records that differ or never existed at the source."""
     newest: EqualRecord | None
-    """The tail's last record if it is equal (the position is right after it), else None."""
+    """The tail's last record if it equals its source record, so that the copy resumes right after
+    it, else None.
+    """
 
     @property
     def is_consistent(self) -> bool:
-        """Whether nothing contradicts the map. If `equal` is 0, nothing confirms it either."""
+        """Whether no record contradicts the map. If `equal` is 0, no record confirms it, either."""
         return not self.differing
 
     def proves(self, ordinal: int) -> bool:
-        """Return True if the record before this ordinal was found equal to its source record."""
+        """Return True if the target record with ordinal `ordinal` - 1 was found equal to its source
+        record.
+        """
         return self.is_consistent and self.newest is not None and self.newest.ordinal == ordinal - 1
 
     def epoch_before(self, ordinal: int, upstream: int) -> int:
-        """Return the source leader epoch of offset `upstream` - 1 if the record before `ordinal` is
-        known to be at that offset, else -1.
+        """Return the leader epoch of source offset `upstream` - 1 if the target record with ordinal
+        `ordinal` - 1 was found equal to the record there, else -1.
 
         The epoch of an older record must not be used. If the source has had a new leader after that
-        record, it would report that the older epoch ends before the position, as if its log had
-        been truncated.
+        older record, the older epoch ends before the position. The source would report this as if
+        its log had been truncated.
         """
         if not self.proves(ordinal) or self.newest is None or self.newest.upstream != upstream - 1:
             return -1
@@ -80,7 +88,9 @@ class Comparison:
 
 
 def read_tail(raw: memoryview, low: int, log_end: int) -> TargetTail:
-    """Return the records of [low, log_end) in fetched bytes, without control batches."""
+    """Return the target records at offsets [low, log_end) in fetched bytes, without control
+    batches.
+    """
     records: list[Record] = []
     last: BatchHeader | None = None
     append_time = False
@@ -97,7 +107,9 @@ def read_tail(raw: memoryview, low: int, log_end: int) -> TargetTail:
 
 
 def merged_tail(tails: Iterable[TargetTail], whole_from: int) -> TargetTail:
-    """Merge several overlapping tails."""
+    """Merge several tails of the same log, which may overlap. `whole_from`: target offset from
+    which on they are complete.
+    """
     records: dict[int, Record] = {}
     last: BatchHeader | None = None
     append_time = False
@@ -116,15 +128,19 @@ def merged_tail(tails: Iterable[TargetTail], whole_from: int) -> TargetTail:
 
 
 def upstream_offsets(tail: TargetTail, runs: Sequence[Run], k: int) -> list[int]:
-    """Return the upstream offsets of the tail's records by the map, in rising order."""
+    """Return the upstream offsets that the map has for the tail's records, in rising order. `k`:
+    target offset minus ordinal.
+    """
     at = (record.offset - k for record in tail.records)
     return sorted({run.upstream_of(ordinal) for ordinal in at if (run := run_at(runs, ordinal))})
 
 
 def is_void(run: Run, tail: TargetTail, k: int, fingerprints: Mapping[int, int]) -> bool | None:
-    """Return True if the target has a different record than this run announced.
+    """Return True if the target has a different record than the one that this run of the map
+    announced.
 
-    Returns False if it has the announced record, so that the run is right, or None if unknown.
+    Return False if it has the announced record, so that the run is right. Return None if there is
+    no fingerprint or no record to compare.
     """
     known = fingerprints.get(run.ordinal)
     record_at = next((record for record in tail.records if record.offset - k == run.ordinal), None)
@@ -141,7 +157,8 @@ def decode(header: BatchHeader, batch: memoryview) -> Sequence[Record]:
 def source_records(
     raw: memoryview, *, upto: int | None = None, skips: Sequence[Skip] = ()
 ) -> tuple[dict[int, tuple[Record, int]], int]:
-    """Return (offset -> (record, leader epoch), the next offset) for fetched source bytes.
+    """Return (records, next offset) for fetched source bytes. `records`: (record, leader epoch) by
+    source offset. The next offset is that after the last batch, or -1 without a batch.
 
     Batches after offset `upto` are not decoded, nor batches that are skipped as a whole, so that a
     corrupt batch does not prevent reading earlier batches.
@@ -165,7 +182,7 @@ def source_records(
 
 
 def same_record(source: Record, target: Record, *, compare_timestamp: bool) -> bool:
-    """Return True if both are the same record to a consumer, apart from their offsets."""
+    """Return True if a consumer gets the same record from both, apart from the offset."""
     return (
         source.key == target.key
         and source.value == target.value
@@ -182,7 +199,9 @@ def _same_headers(source: Headers, target: Headers) -> bool:
 
 
 def comparable_headers(headers: Headers) -> Headers:
-    """Return headers as they are after a broker or a Java client has rewritten them."""
+    """Return headers with keys as they are after a broker or a Java client has decoded and
+    rewritten them.
+    """
     return tuple((_as_brokers_decode(key), value) for key, value in headers)
 
 
@@ -200,7 +219,9 @@ def compare(
     k: int,
     fingerprints: Mapping[int, int],
 ) -> Comparison:
-    """Compare the tail with the source records that the map gives for it."""
+    """Compare the tail's records with the source records that belong to them according to the map.
+    `source`: (record, leader epoch) by source offset. `k`: target offset minus ordinal.
+    """
     equal = 0
     newest: EqualRecord | None = None
     differing: list[tuple[int, int]] = []
@@ -226,9 +247,10 @@ def compare(
 
 
 def search(tail: TargetTail, source: Mapping[int, tuple[Record, int]]) -> int | None:
-    """Return the upstream offset of the tail's newest record, found by content nearby, or None.
+    """Return the upstream offset of the tail's newest record, found by content among the records in
+    `source`, or None.
 
-    The last records must match one after the other, at exactly one position.
+    The tail's records must equal consecutive source records, at exactly one position.
     """
     wanted = [record for record in tail.records if record.offset >= tail.whole_from]
     if len(wanted) < 2:

@@ -4,8 +4,8 @@ have rows in the offset map.
 **Copies**
 
 A topic's name shows its origin only under the default policy, and only to clients that use the same
-aliases and separators. A row of the state topic shows the origin by IDs: those of a copy and its
-cluster, and those of the source topic and its cluster. The flow that copies writes the row on its
+aliases and separators. A row of the state topic shows the origin by IDs: of the copy, of its
+cluster, of the source topic, and of the source cluster. The flow that copies writes the row on its
 target before the topic is created, and again, with the topic's ID, before a lane uses the topic. So
 a reader of the topic finds the row before the topic's first record:
 
@@ -30,9 +30,9 @@ which a topic is mirrored can change (ADR 12).
 
 A partition without a row in the map is started like a new one. That must not happen to a partition
 whose rows were lost, or all its records would be copied a second time. Rows can be lost if the map
-topic was not compacted for a while, lost its end, or was deleted. So the flow notes which
-partitions of a copy have rows, as soon as it has seen the rows. A copy is identified by both topic
-IDs, so if either topic is re-created, its copy is a different one.
+topic was not compacted for a while, lost its end, or was deleted. So the flow writes to the state
+topic which partitions of a copy have rows in the map, as soon as it has read these rows. A copy is
+identified by both topic IDs, so if either topic is re-created, its copy is a different one.
 
 - *The process dies before the row*: the next round writes it. If the process dies after the row, or
   the response is lost, the row is written again with the same content.
@@ -41,10 +41,10 @@ IDs, so if either topic is re-created, its copy is a different one.
 - *The state topic loses the row, or is re-created*: fewer partitions are known to have rows until
   the running flow writes the row again.
 
-A row states how many consecutive partitions, from partition 0 on, have rows in the map, and lists
-the partitions after these that have rows, because a partition that waits for its leader must not
-hide later ones. If the map topic itself was found deleted, a `map-lost` row lists the target topics
-whose partitions had rows.
+A row states how many consecutive partitions, from partition 0 on, have rows in the map. It also
+lists the partitions after these that have rows, because a partition that waits for its leader must
+not hide later ones. If the map topic itself was found deleted, a `map-lost` row lists the target
+topics whose partitions had rows.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class CopyRow(StateRow, frozen=True, kw_only=True):
     lineage: tuple[str, ...]
     """Sorted IDs of the clusters that the records passed before they were at the source."""
     begun: bool
-    """Whether lanes may have written to the topic. If not, the row may still be withdrawn."""
+    """Whether lanes may have written to the topic. If False, the row may still be removed."""
     ended: bool
     """Whether the flow has stopped writing to the topic, which voids the row."""
     source_alias: str = ""
@@ -94,7 +94,9 @@ class CopyRow(StateRow, frozen=True, kw_only=True):
         return self.begun and not self.ended
 
     def is_of(self, topic: str, topic_id: TopicId) -> bool:
-        """Return True if the row is for this topic, not for an earlier one of the same name."""
+        """Return True if the row is for the topic with this name and ID, not for an earlier topic
+        of the same name.
+        """
         if self.topic and self.topic != topic:
             return False
         if NO_TOPIC_ID in (self.topic_id, topic_id):
@@ -130,7 +132,7 @@ _KIND: Final = "mapped"
 _LOST: Final = "map-lost"
 
 Copy = tuple[TopicId, TopicId]
-"""IDs of the source and the target topic."""
+"""(ID of the source topic, ID of the target topic)"""
 
 
 @dataclass(slots=True)
@@ -138,16 +140,20 @@ class MappedCopies:
     """The copies of one flow that are known to have rows in the offset map, or to have had them."""
 
     partitions: dict[Copy, frozenset[int]] = field(default_factory=dict)
-    """Partitions that have rows, by copy."""
+    """Partitions that are known to have had rows in the map, by copy."""
     lost: set[TopicId] = field(default_factory=set)
     """IDs of target topics whose rows were lost with the map topic."""
 
     def has_row(self, source: TopicId, target: TopicId, partition: int) -> bool:
-        """Return True if this partition of the copy between the two topics had a row."""
+        """Return True if this partition of the copy from topic `source` to topic `target` is known
+        to have had a row in the map.
+        """
         return target in self.lost or partition in self.partitions.get((source, target), ())
 
     def was_copied_to(self, target: TopicId, partition: int) -> bool:
-        """Return True if any copy had a row for this partition of the target topic."""
+        """Return True if any copy to this partition of the target topic is known to have had a row
+        in the map.
+        """
         noted = (
             noted_partitions
             for (_, target_id), noted_partitions in self.partitions.items()
@@ -157,7 +163,9 @@ class MappedCopies:
 
 
 def noting_rows(flow: str, copy: Copy, partitions: Collection[int]) -> tuple[bytes, bytes]:
-    """Return the state topic row which states that these partitions of the copy have map rows."""
+    """Return (key, value) of the state topic row which states that these partitions of the copy
+    have rows in the map.
+    """
     count = next(number for number in itertools.count() if number not in partitions)
     fields: dict[str, object] = {"partitions": count}
     if others := sorted(partition for partition in partitions if partition > count):
@@ -166,16 +174,18 @@ def noting_rows(flow: str, copy: Copy, partitions: Collection[int]) -> tuple[byt
 
 
 def losing_map(flow: str, generation: int, targets: Iterable[TopicId]) -> tuple[bytes, bytes]:
-    """Return the state topic row which states that this generation found the offset map topic
-    deleted and re-creates it.
+    """Return (key, value) of the state topic row which states that the leader of this generation
+    found the offset map topic deleted, and re-creates that topic.
 
-    `targets`: IDs of the target topics whose rows the map topic had.
+    `targets`: IDs of the target topics about which the deleted topic had rows.
     """
     return encode_row(["flow", flow, _LOST, generation], {"targets": sorted(targets)})
 
 
 def is_mapped_row(key: bytes, flow: str) -> bool:
-    """Return True if a state topic row notes which copies of this flow have, or had, map rows."""
+    """Return True if this is the key of a state topic row about which copies of this flow have, or
+    had, rows in the map.
+    """
     try:
         parts = json.loads(key)
         return bool(parts[1] == flow and parts[2] in (_KIND, _LOST))
@@ -184,7 +194,9 @@ def is_mapped_row(key: bytes, flow: str) -> bool:
 
 
 def mapped_copies(flow: str, records: Iterable[tuple[bytes | None, bytes | None]]) -> MappedCopies:
-    """Combine a flow's rows about copies with a map. `records`: (key, value) in any order."""
+    """Return what all rows of the flow state about rows of its copies in the map. `records`: (key,
+    value) of the state topic, in any order.
+    """
     out = MappedCopies()
     for parts, fields in read_rows(records):
         if parts[1] != flow:

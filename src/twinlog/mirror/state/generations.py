@@ -20,7 +20,7 @@ is written twice (`internal_log.append_once`). The process whose claim wins remo
 all earlier generations.
 
 **What a newer generation voids.** It voids the older leadership: the older leader finds the newer
-claim and stops (`control.leading.claims`), and rows that its lanes write to the offset map are void
+claim and stops (`control.leading.claims`). Rows that its lanes write to the offset map are void
 from the newer generation's first row on, partition by partition (`mirror.map.offset_map`). It does
 not void requests that lanes of the older generation have already sent, because all generations use
 the same producer ID. So unless the older generation was closed, starts of the newer one assume for
@@ -58,7 +58,9 @@ class Claim(StateRow, frozen=True, kw_only=True):
     claimant: str
     producer_id: int
     meaning: str
-    """Hash of the settings that decide which records the flow writes: filters, isolation, start."""
+    """Hash of the settings that decide which records the flow writes: filters, isolation level, and
+    where copies start.
+    """
     host: str
     pid: int
     started_ms: int
@@ -67,13 +69,15 @@ class Claim(StateRow, frozen=True, kw_only=True):
 
 
 def closing_row(flow: str, generation: int) -> tuple[bytes, bytes]:
-    """Return the row stating that all lanes of this generation have drained."""
+    """Return (key, value) of the row which states that all lanes of this generation have
+    drained.
+    """
     return encode_row(["flow", flow, "closed", generation], {})
 
 
 def producer_row(flow: str, number: int, claimant: str, producer_id: int) -> tuple[bytes, bytes]:
-    """Return the row that assigns a producer ID to source partition `number` of every keyed topic
-    (`mirror.copy.fan_out`).
+    """Return (key, value) of the row that assigns a producer ID to source partition `number` of
+    every keyed topic (`mirror.copy.fan_out`).
     """
     key = ["flow", flow, "producer", number, claimant]
     return encode_row(key, {"producer_id": producer_id})
@@ -84,7 +88,7 @@ def rows_to_remove(
 ) -> list[tuple[bytes, bytes | None]]:
     """Return tombstones for the flow's claims below a generation that has won, and for the rows
     that closed these claims. Before the tombstones comes a row (`has_written_row`) for each
-    producer ID that would otherwise be in no row.
+    producer ID that is in none but these claims.
 
     Only the newest claim determines the leader. A claim is closed only when no request of an
     earlier generation can arrive any more. So earlier claims may be removed at any time, closed or
@@ -119,7 +123,9 @@ def rows_to_remove(
 def fan_producers(
     records: Iterable[tuple[bytes | None, bytes | None]],
 ) -> dict[tuple[str, int], int]:
-    """Return keyed topics' producer IDs by flow and partition. The first row in the log wins."""
+    """Return the producer IDs of keyed topics, by (flow, source partition). If there are several
+    rows, the first one in the log counts.
+    """
     out: dict[tuple[str, int], int] = {}
     for parts, fields in read_rows(records):
         if parts[2] == "producer":
@@ -137,7 +143,9 @@ class FlowHistory:
 
 
 def winning_claims(records: Iterable[tuple[bytes | None, bytes | None]]) -> dict[str, FlowHistory]:
-    """Return the history of every flow, from (key, value) in log order."""
+    """Return the newest leadership of every flow. `records`: (key, value) of the state topic in log
+    order.
+    """
     claims: dict[tuple[str, int], Claim] = {}
     closed: set[tuple[str, int]] = set()
     for parts, fields in read_rows(records):
@@ -176,10 +184,10 @@ def producers_of_others(
 
 
 def has_written_row(flow: str, producer_id: int) -> tuple[bytes, bytes]:
-    """Return the row stating that the flow has written under this ID.
+    """Return (key, value) of the row which states that the flow has written under this producer ID.
 
-    The row replaces a claim that a later leader removed, or that the state topic has lost. Its
-    statement always stays true, so it may be written twice, late, or by a process that no longer
+    The row replaces a claim that a later leader removed, or that the state topic has lost. What it
+    states never becomes false, so it may be written twice, late, or by a process that no longer
     leads.
     """
     key = ["flow", flow, WROTE, producer_id]
@@ -187,7 +195,9 @@ def has_written_row(flow: str, producer_id: int) -> tuple[bytes, bytes]:
 
 
 def producer_of(key: bytes | None, value: bytes | None) -> int | None:
-    """Return the producer ID that a row assigns to a flow or to some of its partitions, or None."""
+    """Return the producer ID that a row of the state topic assigns to a flow or to some of its
+    partitions. Return None for other rows.
+    """
     if key is None or value is None:
         return None
     parts, fields = read_row(key, value)

@@ -18,8 +18,8 @@ class HeldProducers(StateRow, frozen=True, kw_only=True):
     """The producer quotas that one flow has set on its source. A flow's newest row counts."""
 
     rates: tuple[int, ...]
-    """Every quota that was set or was about to be set, in bytes per second, newest last. Empty if
-    the quota was removed.
+    """Every quota that the flow has set or was about to set, in bytes per second, the newest last.
+    Empty if the quota was removed.
     """
     at_ms: int
 
@@ -32,7 +32,9 @@ def is_held_row(key: bytes | None, flow: str) -> bool:
 
 
 def held_producers(key: bytes, value: bytes | None) -> HeldProducers | None:
-    """Decode the row. Returns None if no quota is set. Raises CorruptData if it is invalid."""
+    """Decode the row. Return None if it states that no quota is set. Raises CorruptData if the row
+    is invalid.
+    """
     if value is None:
         return None
     held = HeldProducers.decode(*read_row(key, value))

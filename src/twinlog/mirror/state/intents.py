@@ -1,4 +1,5 @@
-"""The operators' intents for a flow: rows of the state topic that the flow's leader applies.
+"""The operators' intents for a flow, that is, the commands in effect: rows of the state topic that
+the flow's leader applies.
 
 A row sets or revokes an intent. Only the newest row of a key counts, and compaction keeps it. So an
 intent outlives every process, and writing a row twice has no effect:
@@ -13,9 +14,9 @@ intent outlives every process, and writing a row twice has no effect:
   stopped, and no copy is started (`RunState.hold_reason`).
 
 **Single records.** A skip of a source record, and the acceptance of foreign records in a remote
-topic, are intents that cannot be revoked. A release that does not know such rows starts no copy
-(`STATE_CORRUPT`), because it would stop at a skipped record, or give the record the ordinal of the
-next one. Writing a row twice has no effect.
+topic, are intents that cannot be revoked. A release of Twinlog that does not know such rows starts
+no copy (`STATE_CORRUPT`). Otherwise it would stop at a skipped record, or give the skipped record
+the ordinal of the next one (`mirror.start_point`). Writing a row twice has no effect.
 
     key    ["flow", FLOW, "intent", "skip", TOPIC, TOPIC_ID, PARTITION, FIRST]
     value  {"v": 1, "next": ..., "is_batch": ..., "code": ..., "who": ..., "at_ms": ..., ...}
@@ -85,7 +86,9 @@ class WantedAcceptance(StateRow, frozen=True, kw_only=True):
         return self.topic, str(self.topic_id), self.partition, self.first
 
     def is_of(self, tp: TopicPartition, topic_id: str) -> bool:
-        """Return True if the row is for this log. Always False if brokers have no topic IDs."""
+        """Return True if the row is for this target partition and topic ID. Always False if brokers
+        have no topic IDs.
+        """
         known = self.topic_id != NO_TOPIC_ID and self.topic_id == topic_id
         return known and tp == (self.topic, self.partition)
 
@@ -161,7 +164,7 @@ class IntentKind(StrEnum):
 
     @property
     def participle(self) -> str:
-        """The state of a flow or topic with this intent, such as `paused`."""
+        """Word for the state of a flow or topic that has this intent, such as `paused`."""
         return f"{self}d" if self.endswith("e") else f"{self}ed"
 
 
@@ -192,7 +195,7 @@ class Intent(StateRow, frozen=True, kw_only=True):
 
     @property
     def whose(self) -> str:
-        """The operator who wrote the row, and the reason."""
+        """The operator who wrote the row and, if given, the reason."""
         return f"{self.who}: {self.reason}" if self.reason else self.who
 
 
@@ -205,7 +208,9 @@ class FlowIntents:
     """Accepted foreign records in remote topics. Acceptances cannot be revoked."""
 
     def get(self, kind: IntentKind, topic: str = "") -> Intent | None:
-        """Return the intent if it is currently set, else None."""
+        """Return the intent of this kind for the topic, or for the whole flow without a topic.
+        Return None if it is not set.
+        """
         return self._set.get((kind, topic))
 
     @property
@@ -224,7 +229,9 @@ class FlowIntents:
         return self.get(IntentKind.PAUSE, topic) or self.pause
 
     def paused(self, topic: str = "") -> str:
-        """Return who paused the flow or, by its name, this topic, and why; empty if nobody did."""
+        """Return text that says who paused the topic by its name, or the flow if no topic is given,
+        and why. It is empty if there is no such pause.
+        """
         pause = self.get(IntentKind.PAUSE, topic)
         return "" if pause is None else f"paused {pause}"
 
@@ -245,13 +252,16 @@ class FlowIntents:
 
     @property
     def new_owners(self) -> Callable[[str], bool]:
-        """A function that returns True if other clients are permitted to write to the copy of a
-        source topic. It is created once per status, which calls it for each partition.
+        """A function that takes a source topic, and returns True if other clients may write to its
+        remote topic, because it was released or promoted. A status gets this function once and
+        calls it for each partition, because that is faster.
         """
         return self.unmirrored_topics.__contains__ if self.promotion is None else lambda _: True
 
     def topics(self, kind: IntentKind) -> list[str]:
-        """Return the topics for which an intent of this kind is set by name."""
+        """Return the topics for which an intent of this kind is set, other than for the whole
+        flow.
+        """
         return sorted(topic for set_kind, topic in self._set if set_kind is kind and topic)
 
     @property
@@ -262,7 +272,7 @@ class FlowIntents:
         return frozenset(self.topics(IntentKind.REPLAY)) - self.unmirrored_topics
 
     def after(self, intents: Iterable[Intent]) -> FlowIntents:
-        """Return the flow's intents as they will be after these rows are written."""
+        """Return the flow's intents as they will be after the rows `intents` are written."""
         changed = dict(self._set)
         for intent in intents:
             changed.pop(intent.key, None)
@@ -296,7 +306,9 @@ def topic_promoted(promotion: Intent) -> str:
 
 
 def is_intent_row(key: bytes | None, flow: str) -> bool:
-    """Return True if a row is an intent of this flow, or may be one (unreadable key)."""
+    """Return True if `key` is that of an intent of this flow, or cannot be read, so that it may be
+    one.
+    """
     try:
         parts = json.loads(key or b"null")
         return bool(parts[1] == flow and parts[2] == INTENT)
@@ -313,9 +325,9 @@ def flow_intents(
     """Return a flow's intents from rows (key, value) in log order. Raises CorruptData if the newest
     row of a key cannot be read.
 
-    `earlier`: earlier intents, which stay set unless a row revokes them, because the state topic
-    may have been re-created. `corrupt`: if given, pauses and limits that are STATE_CORRUPT do not
-    raise. Instead, their kind and topic are added to this set.
+    `earlier`: intents that were read before. They stay set unless a row revokes them, because the
+    state topic may have been re-created without them. `corrupt`: if given, pauses and limits that
+    are STATE_CORRUPT do not raise. Instead, their kind and topic are added to this set.
     """
     earlier = earlier or FlowIntents()
     intents = dict(earlier._set)
@@ -351,7 +363,8 @@ def flow_intents(
 def fenced_since_promotion(
     flow: str, rows: Iterable[tuple[bytes | None, bytes | None]]
 ) -> set[str]:
-    """Return the topics with a fence newer than the last promotion row of the topic or flow.
+    """Return the topics that have an intent `fence` whose row is newer than the last row about a
+    promotion of the topic or the flow.
 
     A row that revokes a promotion counts, too. `rows` are (key, value) in log order.
     """
@@ -366,8 +379,8 @@ def fenced_since_promotion(
 
 
 def _replaceable(key: bytes) -> tuple[IntentKind, str] | None:
-    """Return kind and topic of a pause or limit from its key, or None for other kinds. An
-    unreadable pause or limit is replaced by the next row of its key.
+    """Return (kind, topic) if `key` is that of a pause or limit, else None. If the value of such a
+    row cannot be read, the next command replaces the row.
     """
     try:
         _, _, _, kind, topic = json.loads(key)

@@ -33,7 +33,9 @@ from twinlog.mirror.skips import Poison
 from twinlog.mirror.state.state_row import BEYOND, Bounded, StateRow, one_of, read_row, row, row_key
 
 LIVE_MS: Final = 45_000
-"""A leader may be gone if it has written no row for this long and for three of its intervals."""
+"""A leader may be gone if it has written no row for this long (ms) and for three times
+`every_ms`.
+"""
 
 LONGEST_LIFE_MS: Final = 600_000
 MOST_UNUSUAL: Final = 50
@@ -62,7 +64,7 @@ class Unusual(Struct, frozen=True, kw_only=True):
 
 
 class Behind(Struct, frozen=True, kw_only=True):
-    """A partition that is known to lack records on the target."""
+    """A partition whose source has records that are known to be missing on the target."""
 
     topic: str
     partition: Bounded
@@ -78,9 +80,9 @@ class Proof(Struct, frozen=True, kw_only=True):
     mode: str
     """Value of twinlog.verify."""
     at_ms: Bounded
-    """Time of the last comparison, or 0 before the first one."""
+    """Time of the last comparison in ms since 1970, or 0 before the first one."""
     records: Bounded
-    """Number of records that are equal on both sides."""
+    """Number of records that were compared and are equal in both clusters."""
     differences: Bounded
     is_complete: bool
     """Whether all copied records were compared."""
@@ -90,12 +92,14 @@ class Kept(Struct, frozen=True, kw_only=True):
     """How soon the source deletes records that wait to be copied."""
 
     ms: Bounded | None
-    """Time for which waiting records are certainly kept, or None if no deletion is expected."""
+    """Time (ms) for which the source certainly keeps waiting records, or None if no deletion is
+    expected.
+    """
     topic: str
     """The topic whose waiting records are kept for this time."""
     near_deletion: tuple[str, ...]
-    """Topics of which records will be deleted before they are copied, at the current rate. Only the
-    first ones are listed.
+    """Topics that will lose records before they are copied, at the current rate of the copy. Only
+    the first such topics are listed.
     """
     is_known: bool
     """Whether the time is known for every partition that lags."""
@@ -154,7 +158,9 @@ class PublishedStatus(StateRow, frozen=True, kw_only=True):
     p50_ms: Bounded | None = None
     """Median latency of the batches of the last minute, or None if there were none."""
     p99_ms: Bounded | None = None
-    """99th percentile of the latencies of the last minute."""
+    """99th percentile of the batches' latencies in the last minute, or None if there were no
+    batches.
+    """
     code: str = ""
     """Code of the problem because of which the flow does not work, or empty."""
     kept: Kept | None = None
@@ -167,7 +173,9 @@ class PublishedStatus(StateRow, frozen=True, kw_only=True):
 
     @property
     def rank(self) -> int:
-        """The generation, or -1 if the writer has none, which is below every generation."""
+        """The writer's generation, by which rows are compared. If it has none: -1, which is below
+        every generation.
+        """
         return -1 if self.generation is None else self.generation
 
     @property
@@ -181,7 +189,9 @@ class PublishedStatus(StateRow, frozen=True, kw_only=True):
         return max(LIVE_MS, min(3 * self.every_ms, LONGEST_LIFE_MS))
 
     def is_current(self, now_ms: int) -> bool:
-        """Return True if the writer is still running at this time, as far as the status shows."""
+        """Return True if the status shows that its writer was running at `now_ms`: it is not
+        stopped, and the status is not older than `lives_ms`.
+        """
         return self.state != FlowState.STOPPED and abs(now_ms - self.at_ms) <= self.lives_ms
 
     @property
@@ -219,8 +229,8 @@ def published_status(
 def failed_set_up(
     flow: str, rows: Iterable[tuple[bytes | None, bytes | None]]
 ) -> PublishedStatus | None:
-    """Return the last status of a process that cannot set the flow up, or None if there is none or
-    a leader has written a later status.
+    """Return the last status of a process that cannot set the flow up. Return None if there is no
+    such status, or a leader has written a later one.
 
     The order of the log decides, not the clocks. If one process no longer fails, the failures of
     other processes still count. Raises CorruptData if the last row cannot be read.
@@ -297,7 +307,9 @@ class PublishedEvents(StateRow, frozen=True, kw_only=True):
 
 
 def within_bounds(events: Iterable[PublishedEvent]) -> tuple[PublishedEvent, ...]:
-    """Return the newest events that fit into one row, in the given order."""
+    """Return the newest of these events, as many as fit into one row. Their order is not
+    changed.
+    """
     kept: list[PublishedEvent] = []
     left = MOST_CHARACTERS
     for event in reversed([*events][-MOST_EVENTS:]):

@@ -1,7 +1,7 @@
 """All rows that the state topic had when it was read, by flow and kind.
 
 The newest row of each key counts, as after compaction. A tombstone removes a claim (`generations`).
-The tombstone of any other row is kept, because it revokes an intent or a fact.
+The tombstone of any other row is kept, because readers must see that the row no longer applies.
 """
 
 from __future__ import annotations
@@ -48,8 +48,9 @@ class StateRows(Iterable[Row]):
         unreadable: Mapping[bytes, bytes],
         decoded: dict[str, tuple[Bucket, Copies]],
     ) -> None:
-        """`decoded`: the decoded copies of each flow, reused for the next `StateRows` if the rows
-        are unchanged.
+        """`kept`: rows by flow, kind and key. `unreadable`: rows that cannot be read. `decoded`:
+        the decoded rows about copies, by flow; later `StateRows` use them again while the rows are
+        the same.
         """
         self._kept, self._unreadable, self._decoded = kept, unreadable, decoded
 
@@ -61,7 +62,7 @@ class StateRows(Iterable[Row]):
         return [*self._rows_of(flow, *kinds), *self._unreadable.items()]
 
     def of_alone(self, flow: str, *kinds: str) -> list[Row]:
-        """Return the same as `of`, without unreadable rows that name another flow."""
+        """Return the same as `of`, except for unreadable rows whose key names another flow."""
         unread = (
             row for row in self._unreadable.items() if _flow_and_kind(row[0])[0] in ("", flow)
         )
@@ -73,8 +74,8 @@ class StateRows(Iterable[Row]):
         return [*rows, *self._unreadable.items()]
 
     def history(self, flow: str) -> FlowHistory | None:
-        """Return the flow's newest claim and whether its generation has ended, or None if no
-        process has led the flow.
+        """Return the flow's newest claim, and whether its generation has ended with all lanes
+        drained. Return None if no process has led the flow.
         """
         return winning_claims(self.of(flow, *CLAIMS)).get(flow)
 
@@ -85,11 +86,15 @@ class StateRows(Iterable[Row]):
         return flow_intents(flow, self.of(flow, INTENT), corrupt=corrupt)
 
     def fenced(self, flow: str) -> set[str]:
-        """Return the topics that were fenced since they, or the flow, were last promoted."""
+        """Return the topics that were fenced (intent `fence`) after the last promotion of the topic
+        or of the flow.
+        """
         return fenced_since_promotion(flow, self.of(flow, INTENT))
 
     def has_same_rows(self, flow: str, before: StateRows) -> bool:
-        """Return True if no row of the flow, and no unreadable one, was added since `before`."""
+        """Return True if neither rows of the flow nor unreadable rows have changed since
+        `before`.
+        """
         is_same = self._kept.get(flow) is before._kept.get(flow)
         return is_same and self._unreadable is before._unreadable
 
@@ -108,7 +113,7 @@ class StateRows(Iterable[Row]):
 
     @cached_property
     def producers(self) -> frozenset[int]:
-        """The producer IDs of all flows."""
+        """All producer IDs under which Twinlog flows may have written to this cluster."""
         ids = (producer_of(*row) for row in self.of_kinds(*OF_PRODUCERS))
         return frozenset(producer_id for producer_id in ids if producer_id is not None)
 
@@ -129,7 +134,9 @@ class RowFolder:
         self._unreadable: dict[bytes, bytes] = {}
         self._decoded: dict[str, tuple[Bucket, Copies]] = {}
         self._fresh: set[tuple[str, str]] = set()
-        """(flow, kind) of buckets that no returned `StateRows` shares, so they may be changed."""
+        """(flow, kind) of each `Bucket` that is not shared with a returned `StateRows`, so it may
+        be changed.
+        """
 
     def add(self, key: bytes, value: bytes | None) -> None:
         """Add the next row of the log."""

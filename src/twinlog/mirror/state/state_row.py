@@ -67,8 +67,8 @@ class StateRow(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def decode(cls, parts: Sequence[Any], fields: Mapping[str, Any]) -> Self:
-        """Return the row with these parts of its key and fields of its value (`read_row`). Raises
-        CorruptData if any of them is invalid.
+        """Return the row whose key has these parts, and whose value has these fields (results of
+        `read_row`). Raises CorruptData if any of them is invalid.
         """
         try:
             _, flow, *rest = parts
@@ -86,7 +86,9 @@ class StateRow(Struct, frozen=True, kw_only=True):
 
 
 def _replaced(value: Any, names: tuple[str, ...], before: object, after: object) -> Any:
-    """Return a row's fields with `before` replaced by `after` in `names`, also in nested values."""
+    """Return `value` after replacing `before` by `after` in the fields `names`, also in nested
+    values.
+    """
     if names and isinstance(value, list | tuple):
         return [_replaced(part, names, before, after) for part in value]
     if not names or not isinstance(value, Mapping):
@@ -105,10 +107,10 @@ def row(
     code: str = "STATE_CORRUPT",
     advice: str = "",
 ) -> Callable[[type[T]], type[T]]:
-    """Declare a kind of row. `key`: the fields in its key; `sparse`: fields that are not written if
-    they are empty; `as_minus_one`: fields, also of nested values, in which None is written as -1
-    for earlier releases; `code`: code of the error for an invalid row; `advice`: end of that
-    error's message.
+    """Declare a kind of row. `key`: the fields in its key. `sparse`: fields that are not written if
+    they are empty. `as_minus_one`: fields, also of nested values, in which None is written as -1,
+    as earlier releases require. `code`: code of the error for an invalid row. `advice`: the end of
+    that error's message.
     """
 
     def declare(cls: type[T]) -> type[T]:
@@ -122,7 +124,9 @@ def row(
 def read_rows(
     records: Iterable[tuple[bytes | None, bytes | None]],
 ) -> Iterator[tuple[list, dict]]:  # type: ignore[type-arg]
-    """Yield `read_row` of each record that has a key and is not a tombstone."""
+    """Yield (key parts, value fields) of each record, without records that have no key and
+    tombstones.
+    """
     for key, value in records:
         if key is not None and value is not None:
             yield read_row(key, value)

@@ -4,11 +4,11 @@
     value  {"v": 1, "at_ms": ...}
 
 The offset map shows which records were transformed, but not that a topic that is created later
-needs a transform. So each process writes the topic patterns of its file's transforms before it
-leads the flow or waits as a standby. If the file of a process lacks one of these patterns, the
-process does not begin to copy a topic that matches the pattern.
+needs a transform. So each process writes the topic patterns of all transforms in its configuration
+file before it leads the flow or waits as a standby. If the file of a process lacks one of these
+patterns, the process does not begin to copy a topic that matches the pattern.
 
-Rows are never removed, and writing one twice has no effect. If the process dies before the row is
+Rows are never removed, and writing a row twice has no effect. If the process dies before the row is
 written, it has copied nothing.
 """
 

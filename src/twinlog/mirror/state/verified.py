@@ -25,7 +25,7 @@ class VerifyRun(StateRow, frozen=True, kw_only=True):
     """One completed verification."""
 
     began_ms: int
-    """Both logs were compared up to their ends at this time."""
+    """Time in ms since 1970. Both logs were compared up to the ends that they had at this time."""
     ended_ms: int
     who: str
     answer: str
@@ -57,8 +57,8 @@ class VerifyRun(StateRow, frozen=True, kw_only=True):
     def is_outdated_by(self, other: VerifyRun) -> bool:
         """Return True if the verification `other`, whose row exists in the topic, began later.
 
-        If `other` seems to have begun after this one ended, its host's clock is ahead. Then `other`
-        does not count as newer, and is replaced by this one.
+        If `other` seems to have begun after this verification ended, the clock of its host is
+        ahead. Then return False, so that this verification replaces it.
         """
         return self.began_ms < other.began_ms <= self.ended_ms
 
@@ -70,8 +70,8 @@ class VerifyRun(StateRow, frozen=True, kw_only=True):
 def verify_runs(
     flow: str, rows: Iterable[tuple[bytes | None, bytes | None]]
 ) -> tuple[VerifyRun, ...]:
-    """Return the last verification of the whole flow and the last one of a part, the newer one
-    first. Rows that cannot be read are ignored.
+    """Return the last verification of the whole flow and the last one of a part of it, as far as
+    there are any. The newer one is first. Rows that cannot be read are ignored.
 
     `rows` are (key, value) in log order.
     """

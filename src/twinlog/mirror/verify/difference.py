@@ -27,18 +27,20 @@ _OFFSET_AND_TIME: Final = struct.Struct(">qq")
 
 DAY_MS: Final = 86_400_000
 NO_DAY: Final = -1
-"""Stands for the day of records without a timestamp, and for all days after the first MOST_DAYS."""
+"""The number that stands for the day of records without a timestamp, and for all other days once
+MOST_DAYS days have counts.
+"""
 MOST_DAYS: Final = 10_000
 """Maximum number of days with their own counts, because producers can set any timestamp."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Tally:
-    """Counts of records, their bytes, and the sum of their digests."""
+    """Number of records, their bytes, and the sum of their digests modulo 2^128."""
 
     records: int = 0
     digested: int = 0
-    """Number of records that are in the digest."""
+    """Number of the records whose digests are in `digest`."""
     batch_bytes: int = 0
     """Bytes of batches that were compared as stored."""
     record_bytes: int = 0
@@ -46,7 +48,7 @@ class Tally:
     digest: int = 0
 
     def add(self, other: Tally) -> None:
-        """Add the counts of another section."""
+        """Add the counts that another section of the logs has."""
         self.records += other.records
         self.digested += other.digested
         self.batch_bytes += other.batch_bytes
@@ -54,7 +56,7 @@ class Tally:
         self.digest = (self.digest + other.digest) % _MODULUS
 
     def add_batch(self, records: int, size: int) -> None:
-        """Add a batch that was not decoded."""
+        """Add a batch that was compared without decoding it."""
         self.records += records
         self.batch_bytes += size
 
@@ -80,7 +82,9 @@ class Day:
     both: Tally = field(default_factory=Tally)
     """Counts of records that are equal on both sides."""
     source: Tally = field(default_factory=Tally)
-    """Counts of source records that the target lacks, or that differ at their position."""
+    """Counts of source records that the target lacks, or whose counterpart on the target
+    differs.
+    """
     target: Tally = field(default_factory=Tally)
 
     def add(self, other: Day) -> None:
@@ -94,7 +98,9 @@ class _Days(Container[int], Sized, Protocol): ...
 
 
 def day_of(timestamp_ms: int, known: _Days) -> int:
-    """Return the UTC day of a timestamp, as days since 1970, or NO_DAY."""
+    """Return the UTC day of a timestamp, as days since 1970, or NO_DAY. `known`: the days that
+    already have counts.
+    """
     if timestamp_ms < 0:
         return NO_DAY
     number = timestamp_ms // DAY_MS
@@ -113,11 +119,15 @@ class DifferenceKind(StrEnum):
     EXTRA = "extra"
     """The target has records that are not copies of the source's."""
     DIFFERENT = "different"
-    """Both have a record at the position, with different content for a consumer."""
+    """Source and target have a record at the same position, but a consumer gets different
+    contents.
+    """
     REORDERED = "reordered"
-    """Both have the records, in different order."""
+    """Source and target have the same records in different orders."""
     SHIFTED = "shifted"
-    """The target has equal records in order, but not at the offsets in the map."""
+    """The target has equal records in the same order, but not at the offsets that the map has for
+    them.
+    """
 
 
 class GapCause(StrEnum):
@@ -171,13 +181,17 @@ class Compared:
     bytes: int = 0
     """Bytes of the target's batches that were read."""
     gaps: Counter[GapCause] = field(default_factory=Counter)
-    """Number of records by cause. For deleted records and markers, offsets are counted instead."""
+    """Number of records that one side lacks for a valid reason, by cause. Of deleted records and
+    markers, the offsets are counted.
+    """
     pending: Range | None = None
     """Source offsets from the first record that is not copied yet to the log's end, or None."""
     days: dict[int, Day] = field(default_factory=dict)
-    """Counts by the timestamps of the records, with days numbered by `day_of`."""
+    """Counts by the day of the records' timestamps, numbered by `day_of`."""
     _is_open: bool = False
-    """Whether the last difference may continue, because no equal record has followed."""
+    """Whether the next difference may continue the last one, because no equal record is between
+    them.
+    """
 
     @property
     def is_identical(self) -> bool:

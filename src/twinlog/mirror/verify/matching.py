@@ -24,7 +24,7 @@ ENDLESS: Final = 1 << 62
 
 
 class MappedOffset(NamedTuple):
-    """The translation of an offset to the other side."""
+    """The translation of an offset to the other side by the offset map."""
 
     offset: int
     is_known: bool
@@ -32,7 +32,10 @@ class MappedOffset(NamedTuple):
     counterpart would be if the map had no gap there.
     """
     room: int
-    """Number of records from the given offset on, contiguous on both sides; 0 if unknown."""
+    """Number of records from the looked-up offset to the end of its run: their offsets are
+    consecutive on both sides. 0 if not `is_known`. For the last run, whose end is unknown, it is
+    about `ENDLESS`.
+    """
 
 
 class OffsetPairs:
@@ -41,7 +44,9 @@ class OffsetPairs:
     def __init__(self, runs: Sequence[Run]) -> None:
         self.runs = runs
         self._at = [0, 0, 0]
-        """Index of the last lookup's run, by field, because lookups are of rising offsets."""
+        """Index of the run that the last lookup found, by field of `Run`. The next lookup begins
+        there, because offsets are looked up in rising order.
+        """
 
     @property
     def first(self) -> Run:
@@ -97,12 +102,14 @@ class OffsetPairs:
 def with_own_batches(
     runs: Sequence[Run], mark: Mark, headers: Iterable[BatchHeader], producers: frozenset[int]
 ) -> tuple[list[Run], Mark]:
-    """Return a shared topic's runs, with actual offsets after the mark, and a mark at their end.
+    """Return (runs, mark) of a topic to which other clients write, too. `runs`: those of the map,
+    but after `mark` with the target offsets of the batches in `headers`. The returned mark is at
+    the end of this flow's batches.
 
     Rows announce a record at its planned offset. If other clients wrote first, the map is corrected
     a moment later, or never if the lane died. But the sequences of this flow's batches are ordinals
-    (mod 2^31), so batch headers identify the records. `headers`: those of all batches from the mark
-    on.
+    (counts of this flow's records, mod 2^31), so headers identify the records. `headers`: those of
+    all batches in the target log from `mark` on.
     """
     out = [run for run in runs if run.ordinal < mark.ordinal] or [runs[0]]
     reached = mark
@@ -130,18 +137,20 @@ def _pieces(runs: Sequence[Run], ordinal: int, end: int, downstream: int) -> Ite
 
 ALIKE: Final = 8
 WINDOWS: Final = (64, 512, 4096)
-"""Numbers of records per side that are searched for a realignment. A larger number is used only if
-the search in a smaller one fails.
+"""Numbers of records per side in which a realignment is searched. If the search fails with one
+number, the next larger one is used.
 """
 END: Final = object()
 
 
 class SideRecord(NamedTuple):
-    """A record of one side, reduced to its position and a number for its content."""
+    """A record of one side, reduced to its offset, its position and a number for its content."""
 
     offset: int
     at: int
-    """Target offset of the record or, for a source record, the one that its copy should have."""
+    """The position: for a target record its offset; for a source record the target offset that its
+    copy should have.
+    """
     number: int
     """A number that is equal for records with equal content."""
 
@@ -149,7 +158,8 @@ class SideRecord(NamedTuple):
 def find_realignment(
     source: Sequence[SideRecord], target: Sequence[SideRecord], *, is_whole: bool, may_lack: bool
 ) -> tuple[int, int] | None:
-    """Return the index in each list at which both sides match again, or None if there is none.
+    """Return (index in `source`, index in `target`) from which on both sides match again, or None
+    if there is no such position.
 
     `is_whole`: no records follow on either side. `may_lack`: either side may lack single records.
     """
@@ -196,7 +206,7 @@ def _nearest(
 
 
 class ClassifiedRecords(NamedTuple):
-    """The classified records before the position at which both sides match again."""
+    """The records before the position at which both sides match again, by kind of difference."""
 
     same: list[tuple[SideRecord, SideRecord]]
     """Pairs of equal records at the right positions."""
@@ -239,8 +249,9 @@ def classify(source: Sequence[SideRecord], target: Sequence[SideRecord]) -> Clas
 def _at_their_offset(
     source: Sequence[SideRecord], target: Sequence[SideRecord], *, is_equal: bool
 ) -> Iterator[tuple[SideRecord, SideRecord]]:
-    """Yield the equal (or different) pairs of records at the same position. Each record is used
-    once, because a wrong map may contain a position twice.
+    """Yield pairs of a source and a target record at the same position, either those with equal
+    content or those with different content (`is_equal`). Each target record is used once, although
+    a wrong map may give two source records the same position.
     """
     by_offset = {seen.at: seen for seen in target}
     for seen in source:

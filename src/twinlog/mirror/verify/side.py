@@ -41,14 +41,14 @@ class Entry(NamedTuple):
     problem: str = ""
 
     def number(self, *, with_timestamp: bool) -> int:
-        """Return a number that is equal for records with the same content for a consumer."""
+        """Return a number that is equal for two records if a consumer gets the same content."""
         if self.record is None:
             return hash((self.problem, self.offset))
         return identity(self.record, with_timestamp=with_timestamp)
 
 
 class RecordTable:
-    """Records of one batch: rows [at, end) of a table, without an object per record."""
+    """Records of one batch as rows [at, end) of a table, which needs no object per record."""
 
     __slots__ = ("at", "end", "is_own_time", "table")
 
@@ -67,7 +67,9 @@ class RecordTable:
 
 
 class ReadSide:
-    """One of two logs that are compared. `start` returns its log start, which may rise."""
+    """Reads one of two logs that are compared, from `begin` to `limit`. `start` returns the current
+    log start, which may rise.
+    """
 
     def __init__(
         self,
@@ -84,7 +86,9 @@ class ReadSide:
         self.may_lack = may_lack
         """Whether the log is compacted, so that offsets without a record may have had one."""
         self.hidden: deque[Range] = deque(maxlen=HIDDEN_KEPT)
-        """The HIDDEN_KEPT last ranges of markers and aborted batches before the position."""
+        """The last HIDDEN_KEPT offset ranges of markers and aborted batches before the read
+        position.
+        """
         self._pieces = pieces
         self._compared = result
         self._piece: Piece | None = None
@@ -92,7 +96,9 @@ class ReadSide:
         self._entries: deque[Entry] = deque()
 
     def batch(self) -> Piece | None:
-        """Return the next whole batch, or None if the position is inside one or at the limit."""
+        """Return the next whole batch, or None if the read position is inside a batch, or the next
+        batch is not within `limit`.
+        """
         if self._entries or self._rows is not None:
             return None
         piece = self._next_piece()
@@ -105,8 +111,8 @@ class ReadSide:
         self._piece = None
 
     def rows(self) -> RecordTable | None:
-        """Return the next records of one batch as a table, or None if they must be read one by one,
-        or if the limit is reached.
+        """Return the next records of one batch as a table. Return None if they must be read one by
+        one (`entry`), or `limit` is reached.
         """
         while not self._entries and self._rows is None:
             piece = self._next_piece()
@@ -137,7 +143,7 @@ class ReadSide:
             self._rows = None
 
     def entry(self) -> Entry | None:
-        """Return the next record, or None at the limit."""
+        """Return the next record without moving past it, or None if `limit` is reached."""
         if self._rows is not None:
             self._entries += self._rows.entries()
             self._rows = None
@@ -159,12 +165,14 @@ class ReadSide:
         self._entries.extendleft(reversed(list(entries)))
 
     def has_hidden(self, offset: int) -> bool:
-        """Return True if a marker or aborted record is at `offset`, before the position."""
+        """Return True if a marker or aborted record is known to be at `offset`, which must be
+        before the read position.
+        """
         return any(hidden_range.first <= offset < hidden_range.next for hidden_range in self.hidden)
 
     def _first_of(self, piece: Piece) -> int:
-        # the header of an old message format may have the last offset, so only decoding shows the
-        # first one
+        # in old message formats, the offset in the header may be that of the last record, so only
+        # decoding shows the first offset
         return piece.header.base_offset if piece.header.magic >= 2 else self.begin
 
     def _next_piece(self) -> Piece | None:

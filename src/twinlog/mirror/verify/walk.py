@@ -13,9 +13,9 @@ The offset map pairs the records. If it has no record for an offset, both logs a
 they match again (`matching`). From there on, records are compared at a fixed distance to their
 offsets in the map, and reported as `SHIFTED`, until the map is right again.
 
-Records that one side lacks are a difference unless there is a valid reason: that side is compacted,
-its log begins later, an operator skipped or accepted the records, or other clients write to the
-topic, too.
+Records that one side lacks are a difference unless there is a valid reason. That side may be
+compacted, or its log may begin later. An operator may have skipped or accepted the records, or
+other clients write to the topic, too.
 """
 
 from __future__ import annotations
@@ -52,7 +52,9 @@ NO_SUCH_SOURCE: Final = "the source has no such record there"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """Settings of the walk over one partition, including exceptions that are no differences."""
+    """Settings of the walk over one partition, including the records whose absence is no
+    difference.
+    """
 
     skips: Sequence[Skip] = ()
     accepted: Sequence[tuple[int, int]] = ()
@@ -83,10 +85,10 @@ class LogWalk:
         self._compared = result
         self._on_step = on_step
         self._shift = 0
-        """Distance of the current target records to their offsets in the map."""
+        """Target offset of the current records, minus their target offset in the map."""
 
     def walk(self) -> None:
-        """Compare both sides up to their limits."""
+        """Compare both logs up to the `limit` of each `ReadSide`."""
         while True:
             if self._pass_equal_batches() or self._pass_equal_rows():
                 continue
@@ -97,10 +99,10 @@ class LogWalk:
                 self._realign()
 
     def find_pending(self, end: int, *, count_all: bool = True) -> int:
-        """Return the number of source records that are not copied yet, from the source's limit to
-        `end`.
+        """Return the number of source records from the source's limit to `end`. They are after the
+        end of the copy, so they are not copied yet. Records that an operator skips do not count.
 
-        Without `count_all`, stop after the first batch or record that is not copied.
+        Without `count_all`, stop after the first batch or record.
         """
         source, self._source.limit = self._source, end
         records = 0
@@ -146,7 +148,9 @@ class LogWalk:
         return True
 
     def _pass_equal_rows(self) -> bool:
-        """Pass as many contiguous equal records as possible, for batches that do not line up."""
+        """Pass as many contiguous equal records as possible, and return True if there were any.
+        Used if batches of both sides do not begin and end at the same records.
+        """
         source_rows, target_rows = self._source.rows(), self._target.rows()
         if source_rows is None or target_rows is None or self._rules.skips or self._rules.accepted:
             return False
@@ -174,8 +178,8 @@ class LogWalk:
         return True
 
     def _is_counterpart(self, header: BatchHeader, other: BatchHeader) -> bool:
-        """Return True if the map has all records of this source batch at the offsets of the other
-        batch, and none of these records is skipped.
+        """Return True if the map has all records of source batch `header` at the offsets of target
+        batch `other`, and no operator skips any of these records.
         """
         mapped = self._pairs.counterpart(header.base_offset)
         if mapped is None or not mapped.is_known or mapped.room < header.count:
@@ -190,7 +194,9 @@ class LogWalk:
     # -- comparison record by record
 
     def _step(self, source_entry: Entry | None, target_entry: Entry | None) -> bool:
-        """Pass one record of one side, or one of each side. Returns False if the two differ."""
+        """Pass one record of one side, or one of each side. Return False if that is impossible,
+        because a difference begins here.
+        """
         if source_entry is not None and self._pass_skipped(source_entry):
             return True
         if target_entry is not None and self._pass_foreign(target_entry):
@@ -230,8 +236,8 @@ class LogWalk:
             self._compared.add_equal(1)
 
     def _count(self, entry: Entry, offset: int, side: Callable[[Day], Tally]) -> None:
-        """Count a record in its day. `offset`: the offset in its digest, which is `~offset` for a
-        record that is counted for the target only.
+        """Add a record to the counts of its day. `offset`: the offset that its digest contains.
+        `side`: the counts of the day to use.
         """
         record = entry.record
         if record is None:
@@ -255,7 +261,9 @@ class LogWalk:
         )
 
     def _count_valid_gap(self, reason: GapCause | None, pass_entry: Callable[[], None]) -> bool:
-        """Count and pass a record that one side lacks for a valid reason, else return False."""
+        """If the other side lacks a record for a valid reason, count and pass the record, and
+        return True. Without a reason (None), return False.
+        """
         if reason is None:
             return False
         self._compared.gaps[reason] += 1
@@ -327,8 +335,8 @@ class LogWalk:
                 break
         until = self._as_far_as_both(*entries) if met is None else met
         if met == (0, 0) and not self._shift_changes(source_entries, target_entries):
-            # the records differ only in timestamps, which the realignment ignores if any of its
-            # records has the target's own timestamp
+            # the records differ only in timestamps. The realignment ignores timestamps if any of
+            # its records has the target's own timestamp
             pair = (
                 Range(source_entries[0].offset, source_entries[0].offset + 1),
                 Range(target_entries[0].offset, target_entries[0].offset + 1),
@@ -351,7 +359,9 @@ class LogWalk:
             self._on_step(target_entries[until[1] - 1].offset + 1)
 
     def _shift_at(self, source_entries: Sequence[Entry], target_entries: Sequence[Entry]) -> int:
-        """Return the distance of the first of these target records to its offset in the map."""
+        """Return the offset of the first of these target records, minus the offset that the map has
+        for the first of these source records.
+        """
         mapped = None
         if source_entries and target_entries:
             mapped = self._pairs.counterpart(source_entries[0].offset)
@@ -366,7 +376,9 @@ class LogWalk:
         )
 
     def _fill(self, side: ReadSide, entries: list[Entry], size: int) -> bool:
-        """Read until `entries` has `size` entries. Returns False if the side ends before that."""
+        """Read records of `side` until `entries` has `size` of them. Return False if the side ends
+        before that.
+        """
         while len(entries) < size:
             entry = side.entry()
             if entry is None:
@@ -397,8 +409,8 @@ class LogWalk:
     def _as_far_as_both(
         self, source_seen: Sequence[SideRecord], target_seen: Sequence[SideRecord]
     ) -> tuple[int, int]:
-        """Return the number of records of each side up to the last position that both sides reach.
-        Used if the sides do not match again within the records that were read.
+        """Return (number of source records, number of target records) up to the last position that
+        both lists reach. Used if the sides do not match again within these lists.
         """
         last = min((side[-1].at for side in (source_seen, target_seen) if side), default=0)
         until = (
@@ -440,11 +452,14 @@ class LogWalk:
         for record in (*sorts.moved_source, *(record for record, _ in sorts.different), *lost):
             self._count(source_by_offset[record.offset], record.offset, lambda day: day.source)
         for other in (*sorts.moved_target, *(other for _, other in sorts.different), *added):
-            # `~offset` is never a source offset, so the digests of both sides differ
+            # a digest with `~offset` equals none with a source offset, so the digests of both sides
+            # differ
             self._count(target_by_offset[other.offset], ~other.offset, lambda day: day.target)
 
     def _sort_out_missing(self, record: SideRecord) -> bool:
-        """Report a missing record. Returns False if there is a valid reason why it is missing."""
+        """Report a source record that the target lacks, and return True. If there is a valid reason
+        for that, count the record as a gap, and return False.
+        """
         mapped = self._pairs.counterpart(record.offset)
         reason = None if mapped is None else self._why_gone_on_target(mapped, record.at)
         if reason is not None:
@@ -455,7 +470,10 @@ class LogWalk:
         return True
 
     def _sort_out_extra(self, other: SideRecord, last: int | None, problem: str) -> bool:
-        """Report an extra record. Returns False if the source lacks it for a valid reason."""
+        """Report a target record that the source lacks, and return True. If there is a valid reason
+        for that, count the record as a gap, and return False. `last`: source offset after the
+        records that were read.
+        """
         origin = self._pairs.origin(other.at - self._shift)
         if origin is not None and origin.is_known and origin.offset < self._source.start():
             self._compared.gaps[GapCause.SOURCE_DELETED] += 1
@@ -484,7 +502,7 @@ class LogWalk:
 
 
 def _size(record: Record) -> int:
-    """Return the size of a record in a batch, without a few bytes of lengths."""
+    """Return the number of bytes that a record has in a batch, without a few bytes for lengths."""
     parts = [record.key, record.value]
     parts += (value for _, value in record.headers)
     return sum(len(part) for part in parts if part) + sum(len(key) for key, _ in record.headers)
@@ -517,7 +535,9 @@ def are_equal(source: Piece, target: Piece, result: Compared, *, is_deep: bool) 
 
 
 def _may_be_equal(header: BatchHeader, other: BatchHeader) -> bool:
-    """Return True if both headers are such that equal uncompressed bytes mean equal records."""
+    """Return True if the headers fit each other, so that the records are equal if the uncompressed
+    bytes are.
+    """
     return (
         not (header.is_log_append_time or other.is_log_append_time)
         and header.is_dense
@@ -560,8 +580,9 @@ def _by_records(source: Piece, target: Piece, result: Compared) -> bool:
 def count_equal(
     source: RecordTable, target: RecordTable, limit: int, result: Compared, *, is_deep: bool
 ) -> int:
-    """Return how many of the next records (at most `limit`) are equal and contiguous on both sides,
-    and add them to the counts of their days.
+    """Return how many of the next records (at most `limit`) are equal on both sides, and add them
+    to the counts of their days. Return 0 if the offsets of these records have a gap on either side,
+    because the records must then be compared one by one.
     """
     if source.is_own_time or target.is_own_time:
         return 0
@@ -572,7 +593,7 @@ def count_equal(
     if any(
         offsets[-1] - offsets[0] != count - 1 for offsets in (source_columns[0], target_columns[0])
     ):
-        return 0  # the offsets of one side have a gap
+        return 0  # one side has a gap, so the records are compared one by one
     data, other = source.table.data, target.table.data
     equal = 0
     rows = zip(*source_columns[1:], *target_columns[1:], strict=True)
@@ -585,7 +606,7 @@ def count_equal(
 
 
 def _columns(rows: RecordTable, count: int) -> tuple[Sequence[int], ...]:
-    """Return columns of the next rows: offset, timestamp, begin and end of the content."""
+    """Return four columns of the next rows: offset, timestamp, and begin and end of the content."""
     columns = (OFFSET, TIMESTAMP, REST, END)
     return tuple(rows.table.column(column, rows.at, rows.at + count) for column in columns)
 
