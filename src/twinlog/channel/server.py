@@ -204,7 +204,7 @@ class UnauthenticatedPeers:
 
     def add(self, stranger: UnauthenticatedPeer) -> list[UnauthenticatedPeer]:
         """Add a connection. Return the connections that must be closed because there are now more
-        than MAX_OF_ONE_ADDRESS or MAX_STRANGERS.
+        than MAX_OF_ONE_ADDRESS or MAX_UNAUTHENTICATED.
         """
         self._all[stranger] = None
         of_one = [other for other in self._all if other.host == stranger.host]

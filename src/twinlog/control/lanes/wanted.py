@@ -109,8 +109,8 @@ def continue_from(
 ) -> None:
     """Take over the partitions of the previous run. Their counts continue, and partitions that are
     no longer wanted become RELEASED. No other state is valid in a new generation, because another
-    leader may have copied in the meantime. `foreign_until`: monotonic time until which requests of
-    the former lanes may arrive.
+    leader may have copied in the meantime. `late_requests_until`: monotonic time until
+    which requests of the former lanes may arrive.
     """
     for partition in former:
         known = partitions.get(partition.plan.source)

@@ -72,7 +72,7 @@ AT_MOST: Final = 64
 SLOT_KEY: Final = "twinlog.held"
 CLIENT: Final = "twinlog.client"
 IS_KNOWN: Final = "twinlog.is_known"
-"""HELD, CLIENT and IS_KNOWN are keys of a request's scope."""
+"""SLOT_KEY, CLIENT and IS_KNOWN are keys of a request's scope."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
