@@ -233,7 +233,7 @@ def test_an_empty_comparison_is_not_called_identical(
         (("--since", str(NOW + 20), "--until", str(NOW + 20)), "the range is empty"),
         (("--topics", "nothing-.*"), "no flow mirrors a topic that matches nothing-.*"),
         (("--topics", "["), "[ is not a regular expression"),
-        (("--master", "nonsense"), "nonsense is not a Spark master"),
+        (("--master", "nonsense"), '"nonsense" is not a Spark master'),
     ):
         capsys.readouterr()
         assert run(["verify", file, *words]) == 2
