@@ -307,7 +307,11 @@ REFUSED: Final[dict[str, tuple[Transform, str]]] = {
     ),
 }
 WRONG: Final[dict[str, tuple[Callable[[DataFrame], Any], str, str]]] = {
-    "no key": (lambda rows: rows.drop("key"), "TRANSFORM_COLUMNS", "no column key; keep the column"),
+    "no key": (
+        lambda rows: rows.drop("key"),
+        "TRANSFORM_COLUMNS",
+        "no column key; keep the column",
+    ),
     "two keys": (
         lambda rows: rows.select("*", "key"),
         "TRANSFORM_COLUMNS",
