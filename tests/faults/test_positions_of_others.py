@@ -127,9 +127,9 @@ def test_late_offset_sync_of_a_former_leader(rig: Rig, monkeypatch: pytest.Monke
 
 @pytest.mark.witness("a group is set only from a log that a lane has checked")
 def test_group_is_not_moved_by_a_log_that_no_lane_has_checked(rig: Rig) -> None:
-    """The target's log lacks records ten to fourteen. By its end and the map, offset twelve would
-    translate to that of record seventeen, and the group would skip five records. So the group is
-    not moved before a lane has checked the log.
+    """The target's log lacks records 10 to 14, so record 17 is at target offset 12. The map does
+    not show this. If the group's offset 12 were translated by the map, the group would skip
+    records. So the group is not moved before a lane has checked the log.
     """
     group = f"app-{rig.alias}"
     rig.create()

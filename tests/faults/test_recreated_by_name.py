@@ -106,9 +106,9 @@ def test_it_is_copied_again_from_the_beginning(rig: Rig) -> None:
 def test_lane_is_stopped_while_the_topic_is_recreated(
     rig: Rig, tmp_path: Path, prelude: str
 ) -> None:
-    """A lane is stopped while the target topic is re-created. It may then read responses that
-    belong to the deleted topic, but must not apply them to the new topic. Every record must arrive
-    once.
+    """A lane freezes while the target topic is re-created. When the lane continues, it may read
+    responses that belong to the deleted topic, but must not apply them to the new topic. Every
+    record must arrive once.
     """
     rig.create()
     flag = tmp_path / "stand-still"

@@ -99,9 +99,9 @@ def test_late_row_of_a_broken_connection_is_ignored() -> None:
 def test_map_written_in_chunks_by_several_terms_reads_as_one(
     runs: tuple[Run, ...], data: st.DataObject
 ) -> None:
-    """Runs are written in any division into chunks (rows) and terms. Some rows are repeated. Some
-    end with a run that no copied record follows, which the next term makes void. All rows together
-    must be read as the same map.
+    """Several terms write the same runs in chunks, each of which is a row. Some rows are written
+    twice. A term's last row may announce a run of which no record was copied. The first row of the
+    next term makes that run void. All rows together must be read as the original runs.
     """
     rows: list[ChunkRow] = []
     term, chunk, begin = Term(1, 0), 0, 0

@@ -266,9 +266,9 @@ def test_large_ranges_are_not_computed_at_the_same_time() -> None:
 
 
 def test_ranges_with_the_same_records_are_in_different_rounds() -> None:
-    """Two ranges contain the same records, because one was withdrawn and the next lane has the
-    other. They must be in different rounds of transforms. Otherwise a row could get into the wrong
-    range.
+    """A partition has moved to another lane, whose first range overlaps a range of the earlier lane
+    that is still waiting. The two ranges must be in different rounds of transforms. Otherwise a row
+    could get into the wrong range.
     """
     a = ComputedRounds()
     made, _ = application(a=a)

@@ -242,8 +242,10 @@ class EventLines:
         before = self._topics.get(flow.flow)
         if now:
             self._topics[flow.flow] = {topic: all(gone) for topic, gone in now.items()}
+        # no `before`: the flow was just set up, so all its topics are new; no `now`: it is being
+        # set up again, and has no partitions yet
         if before is None or not now:
-            return  # the flow was just set up, so all topics are new, or is being set up again
+            return
         new = [topic for topic, gone in now.items() if topic not in before and not all(gone)]
         if len(new) > TOPICS_EACH:
             self._write(f"{flow.flow}: {plural(len(new), 'new topic')} ({first_few(new)})")

@@ -104,8 +104,8 @@ _REPLACED: Final = {
 
 
 def custom_pattern(settings: Settings, name: str) -> NamePattern | None:
-    """Return the pattern that replaces the key `name` if a filter in Python is set for it, else
-    None.
+    """Return a pattern that calls the Python class which the configuration sets as the filter in
+    place of the key `name`, or None if it sets no such class.
 
     Raises ConfigError if the class cannot be loaded, or lacks its method.
     """

@@ -60,7 +60,7 @@ class TopicReport:
     configs: Mapping[str, str] = field(default_factory=dict)
     """Configs with which the remote topic would be created."""
     start: str = ""
-    """The offset at which the topic's copy would begin, as text."""
+    """Where the copies of the partitions would begin, as text; `begins` has the offsets."""
     begins: Mapping[int, int] = field(default_factory=dict)
     """Source offsets at which partitions would begin. Partitions that resume are left out."""
 

@@ -197,12 +197,11 @@ class ConfigSync(TopicRounds):
         self._lowered = lines
 
     def _log_done(self, done: Mapping[str, list[ConfigDiff]]) -> set[tuple[str, ConfigDiff]]:
-        """Log a line per topic, as a warning if a value was overwritten that another client had set
-        on the target. Return the differences.
+        """Log a line per topic. Return all differences of `done`, as (remote topic, difference).
 
-        Such a value may have been set to fix an error code. Values that were set since the last
-        round are always logged, however many there are. The first round finds old values, and logs
-        only LINES_SHOWN lines.
+        A line is a warning if the sync has overwritten a value that another client had set on the
+        target, perhaps to fix a reported error. Warnings about values that were set since the last
+        round are always logged. Of all other lines a round logs at most LINES_SHOWN.
         """
         logged: set[tuple[str, ConfigDiff]] = set()
         first: list[str] = []

@@ -211,7 +211,8 @@ class OffsetSyncs:
         if self._found is None:
             ensure_mm2_topic(self._client, self._topic, self._config.replication_factor)
             self._found = self._read()
-        # read the ends of the copies before the map: an older map might lack a gap before an end
+        # read the copies' positions before the map, because an older map might lack the run after a
+        # gap before such a position
         views = self._flow.partitions()
         if all(map(self._is_quiet, views)):
             return

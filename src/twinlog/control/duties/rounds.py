@@ -265,8 +265,9 @@ class Duties:
             rounds.join(max(0.0, until - time.monotonic()))
 
     def end(self, within_s: float, *, is_last: bool = True) -> None:
-        """Wait for running rounds after the copy has drained, and then run the last rounds, unless
-        another process already leads (`is_last` is False).
+        """Start no more rounds, wait at most `within_s` for those that run, and then run the last
+        rounds of the duties that have one. Call this after the copy has drained. `is_last`: False
+        to leave out the last rounds, because another process already leads.
         """
         self.stop()
         self.join(within_s)

@@ -419,9 +419,9 @@ class PartitionCopy:
             newest = max(newest, self._in_flight.newest)
         if self.is_protected(oldest, now_ms):
             return self.pipeline
-        # No batch must follow one that may be rejected, or one whose append must be confirmed
-        # first. In a topic to which other clients write, K grows with their records, so it does not
-        # show a missing batch.
+        # Nothing may be in flight after a batch that may be rejected. The same applies in a topic
+        # to which other clients write: K (target offset minus ordinal) grows with their records, so
+        # the next batch's offset does not show that a batch is missing.
         may_be_refused = (
             self._may_reject_records or newest > now_ms + FUTURE_MS or not self.is_ours_alone
         )

@@ -40,9 +40,10 @@ class Pair(NamedTuple):
 
 
 def kept(pairs: Iterable[Pair], upstream: int, downstream: int) -> tuple[Pair, ...]:
-    """Return the pairs to keep. `pairs`: all pairs in the order of the offset syncs topic. The map
-    begins at source offset `upstream` and target offset `downstream`, so only pairs before that are
-    kept. Older pairs are thinned out.
+    """Return the pairs before the begin of the map (source offset `upstream`, target offset
+    `downstream`), because the map translates all later offsets. The newest of these pairs are all
+    returned, and the older ones are thinned out. `pairs`: all pairs in the order of the offset
+    syncs topic.
     """
     out: list[Pair] = []
     for pair in pairs:

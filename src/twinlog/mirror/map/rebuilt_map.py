@@ -185,7 +185,9 @@ class Slot(NamedTuple):
     """
 
     holes: int
-    """Number of offsets since the previous slot that compaction may have emptied."""
+    """Number of source offsets between the previous slot and this one that have no record now. The
+    log cleaner may have removed their records after they were copied.
+    """
     offset: int
     number: int
 

@@ -128,8 +128,8 @@ def merged_tail(tails: Iterable[TargetTail], whole_from: int) -> TargetTail:
 
 
 def upstream_offsets(tail: TargetTail, runs: Sequence[Run], k: int) -> list[int]:
-    """Return the upstream offsets that the map has for the tail's records, in rising order. `k`:
-    target offset minus ordinal.
+    """Return the source offsets that the map gives for the tail's records, in ascending order. `k`:
+    target offset minus ordinal (number of records that the flow wrote before the record).
     """
     at = (record.offset - k for record in tail.records)
     return sorted({run.upstream_of(ordinal) for ordinal in at if (run := run_at(runs, ordinal))})
