@@ -324,7 +324,7 @@ def test_configs_that_the_target_does_not_know(
     for module in (topic_configs_of, sync):
         monkeypatch.setattr(module, "describe_topic_configs", of_older)
     if not is_readable:
-        monkeypatch.setattr(topic_configs_of, "may", lambda *_: False)
+        monkeypatch.setattr(topic_configs_of, "is_permitted", lambda *_: False)
     create_topic(pair.source, pair.topic, configs={RETENTION: "7200000"})
     (report,) = check(load(str(pair.config()), environment={})).flows
     (line,) = [note for note in report.notes if "do not know" in note]
