@@ -174,16 +174,16 @@ class LendingClient:
         Raises TwinlogError.
         """
         self._channel.send(RequestRange(number))
-        lent = self._reply(Lent)
+        lent = self._receive_reply(Lent)
         taken: SourceRange | None = lent.range
         return taken
 
     def send_answer(self, answer: RangeAnswer) -> None:
         """Send an answer, and wait until the lane has accepted it. Raises TwinlogError."""
         self._channel.send(Answered(answer))
-        self._reply(AnswerAccepted)
+        self._receive_reply(AnswerAccepted)
 
-    def _reply(self, kind: type[LendingMessage]) -> Any:
+    def _receive_reply(self, kind: type[LendingMessage]) -> Any:
         message = self._next(REPLY_WITHIN_S)
         if not isinstance(message, kind):
             raise Disconnected("the lane's port did not answer in time", code="CHANNEL_LOST")

@@ -164,8 +164,8 @@ def _check_columns(result: DataFrame) -> None:
     names = [name for name, _ in columns]
     for name, wanted in COLUMNS.items():
         if names.count(name) != 1:
-            number = names.count(name)
-            what = f"it returns {f'{number} columns' if number else 'no column'} {name}"
+            found = f"{names.count(name)} columns" if name in names else "no column"
+            what = f"it returns {found} {name}"
             if name in _IDENTITY:
                 raise _refusal(what, "keep the columns partition and offset as they are")
             todo = "keep the column, or set it to NULL" if name not in names else "keep one of them"

@@ -700,8 +700,10 @@ def _crc(encoded: bytearray) -> bytes:
 def test_whole_batch_that_begins_with_an_old_record_waits_for_late_requests(
     first_age: int, goes: int
 ) -> None:
-    """The target may have rejected this batch from an earlier lane, which has then sent it in
-    parts. If the batch begins with an old record, it must therefore wait for late requests.
+    """An earlier lane may have sent this batch in parts, because the target had rejected it as a
+    whole. If the first record is old, the target may forget the producer ID after that part, and
+    append a late request again. So the batch waits for late requests. A batch whose records are all
+    fresh is sent immediately.
     """
     copy = a_copy(late=True)
     kept = [Record(0, NOW - first_age, b"k", b"v"), Record(1, NOW, b"k", b"v")]

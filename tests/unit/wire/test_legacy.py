@@ -106,6 +106,7 @@ def test_formats_may_be_mixed() -> None:
         (wrapped(1, Codec.GZIP, wrapped(1, Codec.GZIP, inner_set(1, [0]), 0), 5), "another"),
         (wrapped(1, Codec.GZIP, flipped(inner_set(1, [0]), 30, 1), 5), "CRC"),
         (wrapped(1, Codec.ZSTD, inner_set(1, [0]), 5), "has the codec zstd"),
+        (message(magic=1, offset=5, key=None, value=None, attributes=Codec.GZIP), "has no value"),
         (
             wrapped(
                 1, Codec.GZIP, bytes(encode_batch([Record(0, 1, None, b"")], codec=Codec.NONE)), 5

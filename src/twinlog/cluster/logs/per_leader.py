@@ -48,8 +48,8 @@ within 9 s (broker.session.timeout.ms) that a broker is dead, and then elects ne
 """
 
 SILENT_S: Final = 10.0
-"""How long a broker gets no request after one has timed out, in seconds. The time limit of the
-request was as long. After both times together, the cluster itself has fenced a frozen broker.
+"""Seconds for which a broker gets no request after one has timed out. If the broker is frozen, the
+cluster fences it within 9 s (broker.session.timeout.ms), so its partitions then have new leaders.
 """
 
 FORGET_S: Final = 600.0

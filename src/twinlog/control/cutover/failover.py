@@ -185,7 +185,8 @@ class Failover:
                 current = copies(self._scope)
                 return current, self._groups.plan(current)
             except TwinlogError as error:
-                self._scope.source_problem = error if is_last else None
+                if is_last:
+                    self._scope.source_problem = error
         current = copies(self._scope)
         return current, self._groups.plan(current)
 

@@ -309,7 +309,8 @@ class Switchover:
             time.sleep(POLL_S)
         for line in _overlaps(plans):
             self.say(f"groups: {line}")
-        self.say(f"groups: {plural(len(plans), 'group')} compared, all at or after their offsets")
+        compared = plural(len(plans), "group")
+        self.say(f"groups: {compared} compared, all at or after their translated offsets")
 
     def _remaining_problems(
         self, plans: Iterable[GroupPlan], refused: Mapping[str, str]

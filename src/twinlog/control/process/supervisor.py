@@ -320,7 +320,7 @@ class FailedSetUps:
     """Publishes failed set-ups, in the supervisor's thread. Only `join` waits for a cluster."""
 
     publishes: bool = False
-    """Whether failed set-ups are published: from the first turn of the process to the last."""
+    """True from the start of `Supervisor.run` to `end`. Nothing is published while it is False."""
     _published: dict[FlowSetup, tuple[SetUpPublication, Duties]] = field(default_factory=dict)
     _ending: dict[FlowSetup, Duties] = field(default_factory=dict)
     """Threads that still write their last row. Nothing else is published for their flows."""

@@ -102,8 +102,9 @@ class OutBatch(Struct, kw_only=True):
     fingerprint: int | None
     max_timestamp: int
     oldest_timestamp: int
-    """Oldest known timestamp of records that another lane may send as a separate batch. For a batch
-    that passes unchanged, only the first record's timestamp and the maximum are known.
+    """Oldest known timestamp of the batch's records. If it is old, the whole batch counts as old,
+    because another lane may send that record alone (`batch_sizes`). For a batch that passes
+    unchanged, it is the lower of the first record's timestamp and the maximum.
     """
     leader_epoch: int
     sent: int = 0

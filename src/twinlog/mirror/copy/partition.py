@@ -517,10 +517,12 @@ class PartitionCopy:
 
         With CreateTime, the response to an append has the time -1. The response to a repeat has the
         newest timestamp of the batch *in the log*. It may be older or newer than this batch's,
-        because the logged batch may contain other records. So any time but -1 means a repeat. With
-        LogAppendTime, both responses have the time of the broker's clock, and the response to a
-        repeat of a batch without timestamps has -1. In such topics, nothing is sent until all
-        requests that could be repeated have certainly arrived.
+        because the logged batch may contain other records. So any time but -1 means a repeat, by
+        another lane if this lane has sent the batch only once.
+
+        Two kinds of repeats are not detected: with LogAppendTime both responses have the time of
+        the broker's clock, and a batch without timestamps has -1 in both. In both
+        cases nothing is sent until all requests that could be repeated have certainly arrived.
         """
         if log_append_time_ms == -1:
             # the response shows CreateTime, whatever the configs are

@@ -114,28 +114,29 @@ class FlowTotals:
     """
 
     def __init__(self) -> None:
-        self._seen: dict[PartitionKey, Count] = {}
+        self._seen: dict[str, dict[tuple[str, int], Count]] = {}
         self._totals: dict[str, Count] = {}
 
     def update(self, flows: Iterable[FlowSnapshot]) -> Mapping[str, Count]:
         """Add the flows' snapshots and return the totals."""
-        seen: dict[PartitionKey, Count] = {}
+        seen: dict[str, dict[tuple[str, int], Count]] = {}
         totals = dict(self._totals)
         for flow in flows:
             # if a topic occurs twice, the first one counts, as in `/metrics`
             current = {
-                (flow.flow, part.topic, part.partition): Count(part.records, part.bytes)
+                (part.topic, part.partition): Count(part.records, part.bytes)
                 for part in reversed(flow.partitions)
             }
+            former = self._seen.get(flow.flow, {})
             records, size = totals.get(flow.flow, Count())
             for key, now in current.items():
-                before = self._seen.get(key, Count())
+                before = former.get(key, Count())
                 if now.records < before.records or now.bytes < before.bytes:
                     before = Count()  # the count has restarted
                 records += now.records - before.records
                 size += now.bytes - before.bytes
             totals[flow.flow] = Count(records, size)
             # a flow without a run has no partitions; its next run continues their counts
-            seen |= current or {k: count for k, count in self._seen.items() if k[0] == flow.flow}
+            seen[flow.flow] = current or former
         self._seen, self._totals = seen, totals
         return totals
