@@ -45,6 +45,8 @@ _NO_START: Final = re.compile(
 _WORKER_SAID: Final = re.compile(r"Error from python worker:\n(.*?)\nPYTHONPATH was:", re.DOTALL)
 _CAUSE: Final = re.compile(r"^Caused by: (.+)$", re.MULTILINE)
 _SHUT_DOWN: Final = "because SparkContext was shut down"
+_THROWN: Final = re.compile(r"^: [\w.$]+: (.+)$", re.MULTILINE)
+"""The first line of a Java error in py4j's message."""
 _LOST_TASK: Final = re.compile(r"most recent failure: Lost task .*?\): (.+)$", re.MULTILINE)
 
 
@@ -205,7 +207,7 @@ def reason_of(text: str) -> str:
     if said := _WORKER_SAID.search(text):
         words = said.group(1).strip().splitlines() or ["without a word"]
         return f"the lanes' Python ended: {words[-1].strip()}"
-    for pattern in (_LAST_WORDS, _CAUSE, _LOST_TASK):
+    for pattern in (_LAST_WORDS, _CAUSE, _LOST_TASK, _THROWN):
         if matches := pattern.findall(text):
             return str(matches[-1]).strip()
     return (text.strip().splitlines() or ["no reason given"])[-1].strip()

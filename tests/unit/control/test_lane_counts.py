@@ -15,7 +15,7 @@ from tests.support.properties import flow_of, loader
 from twinlog.channel.codec import MessageCodec
 from twinlog.channel.server import ChannelServer, address_for_executors
 from twinlog.config.flow.schema import FlowConfig
-from twinlog.control.flow.wiring import lanes_in_memory, lanes_of
+from twinlog.control.flow.wiring import MANY, lanes_in_memory, lanes_of
 from twinlog.control.process import engine as engine_module
 from twinlog.control.process.engine import FORGOTTEN_AFTER_S, SparkEngine
 from twinlog.control.process.run import MirrorOptions
@@ -78,6 +78,15 @@ def test_a_given_master_has_room_for_every_lease_and_a_lane_of_the_next(
     engine = an_engine([flow], master="spark://somewhere:7077", lanes=8)
     engine._slots = slots
     assert engine.lanes_for(flow, 100, flows=flows) == lanes
+
+
+def test_standby_of_a_cluster_knows_its_lanes_before_it_has_slots(flow: FlowConfig) -> None:
+    """A cold standby has started no application. It reports the lanes that it would ask for, which
+    do not depend on the cores of its own host.
+    """
+    flow = replace(flow, lanes=replace(flow.lanes, tasks_max=300))
+    engine = an_engine([flow], master="spark://somewhere:7077")
+    assert engine.lanes_for(flow, MANY, flows=1) == 300
 
 
 def test_lanes_follow_the_slots_of_a_cluster(flow: FlowConfig) -> None:

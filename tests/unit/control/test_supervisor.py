@@ -358,6 +358,9 @@ def test_a_lost_lead_ends_the_run_and_nothing_is_noted(config: FlowConfig) -> No
     process.comes_to(Phase.WAITING)
     assert prepared.ended == [("rested", False, None)]
     assert state(process) is FlowState.STANDBY
+    assert process.flow.snapshot().reason == (
+        "standing by: another process leads this flow; as leader, this process would use up to 1 lane [STANDBY]"
+    )
 
 
 def test_how_long_it_copied_is_counted_over_all_runs(config: FlowConfig) -> None:
@@ -570,6 +573,29 @@ def test_a_flow_without_an_executor_waits_for_spark_and_continues(
     process.stop()
     process.turn()
     assert state(process) in (FlowState.STOPPING, FlowState.STOPPED)
+
+
+def test_no_lease_starts_between_two_applications(config: FlowConfig) -> None:
+    """Spark's cluster ends the application. A lease that is started before the next application
+    would fail, and each failure doubles the pause before the next lease.
+    """
+    setup = Setup(config)
+    setup.queries.is_back = True
+    process = Process(setup)
+    process.leads()
+    process.until(lambda: process.starter.jobs)
+    (lost,) = process.starter.jobs
+    lost.is_done, lost.error = True, TwinlogError("its application has ended", code="LEASE")
+    process.turn()
+    process.supervisor.set_starter(None)
+    process.clock.now += 5
+    for _ in range(3):
+        process.turn()
+    assert process.starter.jobs == [lost]
+    process.supervisor.set_starter(process.starter)
+    process.turn()
+    process.turn()
+    assert len(process.starter.jobs) == 2
 
 
 def test_spark_is_not_requested_for_a_flow_that_does_not_run(config: FlowConfig) -> None:

@@ -69,3 +69,17 @@ Driver stacktrace:
 @pytest.mark.parametrize("text", ["", "\n\n", "Job 3 cancelled"])
 def test_any_text_makes_one_line(text: str) -> None:
     assert "\n" not in str(error_of("twinlog-lease-1", text))
+
+
+def test_reason_of_a_job_whose_application_was_ended() -> None:
+    text = (
+        "An error occurred while calling o42.count.\n"
+        ": org.apache.spark.SparkException: Job aborted due to stage failure: Master removed our "
+        "application: FAILED\n"
+        "\tat org.apache.spark.scheduler.DAGScheduler.abortStage(DAGScheduler.scala:2844)\n"
+        "\tat java.base/java.lang.Thread.run(Thread.java:840)\n"
+    )
+    assert error_of("twinlog-lease-1", text).message == (
+        "twinlog-lease-1 failed on Spark: Job aborted due to stage failure: Master removed our "
+        "application: FAILED"
+    )

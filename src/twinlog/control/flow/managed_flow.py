@@ -32,6 +32,7 @@ from twinlog.control.flow.phases import LED, Life, Phase, Step
 from twinlog.control.flow.shown import StatusBuilder
 from twinlog.control.flow.steering import IntentFollower
 from twinlog.control.flow.trouble import FlowTrouble
+from twinlog.control.flow.wiring import MANY
 from twinlog.control.groups.checkpoints import checkpoints
 from twinlog.control.groups.left_out import keyed_groups
 from twinlog.control.lanes.lanes import Job
@@ -48,7 +49,7 @@ from twinlog.flow_log import FlowLog
 from twinlog.mirror.map.synced_offsets import SyncedOffsets
 from twinlog.mirror.state.intents import FlowIntents
 from twinlog.mirror.state.published import PublishedEvents
-from twinlog.quantities import duration
+from twinlog.quantities import duration, plural
 from twinlog.spark.application import TransformsApplication
 from twinlog.survey.replica import Maps
 
@@ -247,6 +248,11 @@ class ManagedFlow:
         else:
             left_ms = int(1000 * (ONCE_GIVES_UP_S - lasted_s))
             until_ms = self.process.clock.wall_ms() + left_ms if once else None
+            if isinstance(error, StandingBy):
+                lanes = self.process.lane_count(self.setup, MANY, False)
+                error = error.with_addition(
+                    f"as leader, this process would use up to {plural(lanes, 'lane')}"
+                )
             self.trouble.set_up_failed(error, until_ms)
         if Step.REMOVED in self.life.why:
             leave(self.setup)
@@ -581,7 +587,7 @@ class Process(Protocol):
 
     @property
     def can_lead(self) -> bool:
-        """Return True if Spark has started."""
+        """Return True if Spark has an application, so that flows can get lanes."""
 
     def start_lease(self, run: FlowRun, lanes: int) -> tuple[int, Job]:
         """Start a Spark job with this many lanes. Return its unique number, and the job."""

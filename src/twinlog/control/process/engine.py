@@ -74,7 +74,7 @@ class SparkEngine:
         self._is_warm = is_cluster and (is_warm or options.spark.is_yarns_driver)
         if self._is_warm:
             self._needed.set()
-        self._room = {name: self._most_lanes(name) for name in self._flows}
+        self._room = {name: self._most_lanes(flow) for name, flow in self._flows.items()}
         self._warned: set[str] = set()
         self._supervisor: Any = None
         self._server: Any = None
@@ -141,6 +141,8 @@ class SparkEngine:
             if is_local(self._master) or self._is_attached:
                 raise
             log.warning("Spark's application ended: %s; another one is started", error)
+            # leases without an application would fail, and lengthen the pause of the next one
+            self._supervisor.set_starter(None)
             self._without_since = self._without_since or time.monotonic()
             self._give_up_if_once()
             if self._engine is None:
@@ -272,9 +274,8 @@ class SparkEngine:
 
     # -- lanes
 
-    def _most_lanes(self, name: str, partitions: int = MANY) -> int:
+    def _most_lanes(self, flow: FlowConfig, partitions: int = MANY) -> int:
         """Return a flow's maximum number of lanes, however many cores Spark's cluster has."""
-        flow = self._flows[name]
         cores = self._cores
         if not is_local(self._master):
             cores = flow.lanes.tasks_max or cores
@@ -283,7 +284,9 @@ class SparkEngine:
     def _lanes_wanted(self) -> int:
         """Return the number of lanes that all flows want. Led flows count by their partitions."""
         led = {} if is_local(self._master) else self._supervisor.ask(self._partitions)
-        return sum(self._most_lanes(name, led.get(name, MANY)) for name in self._flows)
+        return sum(
+            self._most_lanes(flow, led.get(name, MANY)) for name, flow in self._flows.items()
+        )
 
     def _partitions(self) -> dict[str, int]:
         runs = {flow.setup.name: flow.run for flow in self._supervisor.flows}
@@ -293,13 +296,14 @@ class SparkEngine:
         self, flow: FlowConfig, partitions: int, *, flows: int, is_light: bool = False
     ) -> int:
         """Return the flow's number of lanes on this Spark: one if it has little traffic, unless
-        `--lanes` gives the number. `flows`: the number of flows that share the slots.
+        `--lanes` gives the number. Before Spark's cluster has given slots, this is the number of
+        lanes that the flow asks for. `flows`: the number of flows that share the slots.
         """
         override = self._options.lanes
         if is_light and override is None:
             return 1
         if self._slots is None:
-            return self._within_room(flow, lanes_of(flow, self._cores, override, partitions))
+            return self._within_room(flow, self._most_lanes(flow, partitions))
         lanes = lanes_of(flow, self._slots, override, partitions)
         # keep a slot free: the next lease replaces lane by lane, and starts with one lane more
         return max(1, min(lanes, self._slots // flows - 1))

@@ -108,7 +108,8 @@ class Supervisor:
 
     # -- from any thread
 
-    def set_starter(self, starter: LeaseStarter) -> None:  # called when Spark has started
+    def set_starter(self, starter: LeaseStarter | None) -> None:
+        """Set what starts leases when Spark has started, or None after its application ended."""
         self.call(lambda: setattr(self.leases, "starter", starter))
 
     def retry_now(self) -> None:
@@ -209,7 +210,7 @@ class Supervisor:
 
     @property
     def can_lead(self) -> bool:
-        """Return True if Spark has started, so that flows can get lanes."""
+        """Return True if Spark has an application, so that flows can get lanes."""
         return self.leases.starter is not None
 
     def start_lease(self, run: FlowRun, lanes: int) -> tuple[int, Job]:
@@ -272,7 +273,7 @@ class Leases:
 
     def __init__(self) -> None:
         self.starter: LeaseStarter | None = None
-        """None while Spark is starting."""
+        """None while Spark has no application."""
         self._numbers = itertools.count(1)
         self._runs: dict[int, FlowRun] = {}
         self._lanes: dict[Peer, tuple[FlowRun, Lane]] = {}
