@@ -359,7 +359,8 @@ def test_a_lost_lead_ends_the_run_and_nothing_is_noted(config: FlowConfig) -> No
     assert prepared.ended == [("rested", False, None)]
     assert state(process) is FlowState.STANDBY
     assert process.flow.snapshot().reason == (
-        "standing by: another process leads this flow; as leader, this process would use up to 1 lane [STANDBY]"
+        "standing by: another process leads this flow; "
+        "as leader, this process would use up to 1 lane [STANDBY]"
     )
 
 
