@@ -99,3 +99,27 @@ def test_fewer_replicas_than_at_the_source_and_another_config(
         alter_topic_configs(case.source, case.topic, {"retention.ms": "86400000"})
         eventually(lambda: case.gate("configs")[0])
         mirror.stop()
+
+
+def test_source_without_acls_is_fenced_by_other_means(
+    source_cluster: LocalCluster,
+    target_cluster: LocalCluster,
+    fresh_topic: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The source has no authorizer, so the fence by ACL fails. The plan and the error of the run
+    name the kinds of fence that need no ACLs, and the copy continues.
+    """
+    clusters = source_cluster, target_cluster
+    case = Case(clusters, fresh_topic, tmp_path, capsys, factors=(1, 1))
+    commands, advice = Commands("switchover", case.file, capsys), "--fence hook or --fence none"
+    with Mirror(case.file) as mirror:
+        eventually(case.is_copied)
+        eventually(lambda: commands.show("plan")[0] == 0)
+        assert advice in case.gate("acls")[1]
+        code, _, err = commands.do("run", "--yes")
+        assert (code, "[SECURITY_DISABLED]" in err, advice in err) == (1, True, True), err
+        produce(source_cluster, fresh_topic, numbered(10, 1))
+        eventually(lambda: end_offsets(target_cluster, case.remote) == {0: 11})
+        mirror.stop()

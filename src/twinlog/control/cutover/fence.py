@@ -32,10 +32,15 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.topics.acls import create_topic_acls, delete_topic_acls, topic_acls
+from twinlog.cluster.topics.acls import (
+    SECURITY_DISABLED,
+    create_topic_acls,
+    delete_topic_acls,
+    topic_acls,
+)
 from twinlog.cluster.topics.configs import describe_broker_configs
 from twinlog.control.cutover.scope import CutoverScope
-from twinlog.errors import TwinlogError
+from twinlog.errors import BrokerRefused, TwinlogError
 from twinlog.mirror.names.acl_rules import EVERYBODY, fenced_topics
 from twinlog.mirror.state.intents import FlowIntents, IntentKind
 from twinlog.quantities import first_few
@@ -44,6 +49,7 @@ from twinlog.wire.topic_settings import WRITE, Pattern, Permission, TopicAcl
 ANY_HOST: Final = "*"
 ANY_TOPIC: Final = "*"
 OPEN_WITHOUT_ACL: Final = "allow.everyone.if.no.acl.found"
+OTHER_FENCES: Final = "ACLs cannot stop producers of the source: use --fence hook or --fence none"
 
 
 def fence_acl(topic: str) -> TopicAcl:
@@ -108,7 +114,11 @@ class AclFence:
         """
         scope = self._scope
         ours = {*wanted_fences(scope, scope.intents())}
-        acls = topic_acls(scope.source, needs="ALTER")
+        try:
+            acls = topic_acls(scope.source, needs="ALTER")
+        except BrokerRefused as error:
+            is_off = error.code == SECURITY_DISABLED
+            raise error.with_addition(OTHER_FENCES) if is_off else error from None
         if open_ := locked_out_topics(scope.source, topics, acls):
             raise scope.error(
                 f"{first_few(open_)} on the source has no ACL, and brokers have "

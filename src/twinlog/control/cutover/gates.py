@@ -15,7 +15,7 @@ from twinlog.cluster.net.metadata import ClusterMetadata
 from twinlog.cluster.topics.acls import SECURITY_DISABLED, topic_acls
 from twinlog.control.compare import acls_off, configs_off
 from twinlog.control.cutover.copies import NOTHING, Copy
-from twinlog.control.cutover.fence import locked_out_topics
+from twinlog.control.cutover.fence import OTHER_FENCES, locked_out_topics
 from twinlog.control.cutover.groups import GroupPlan
 from twinlog.control.cutover.newest_status import NewestStatus
 from twinlog.control.cutover.scope import CutoverScope
@@ -210,7 +210,7 @@ class Gates:
             topic_acls(self._scope.source)
         except BrokerRefused as error:
             if error.code == SECURITY_DISABLED:
-                yield "ACLs cannot stop producers of the source: use --fence hook or --fence none"
+                yield OTHER_FENCES
 
     def _group_positions(self) -> Gate:
         problems = [
