@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.properties import flow_of, loader
+from tests.support.properties import BASE, flow_of, loader
+from twinlog.config.files.overrides import Override
 from twinlog.config.flow.offset_storage import OffsetStorage, offset_storage
-from twinlog.config.load import load
+from twinlog.config.load import load, load_all
 
 RESOURCE = """\
 apiVersion: kafka.strimzi.io/v1beta2
@@ -64,6 +65,24 @@ def test_the_key_without_an_alias_wins(tmp_path: Path) -> None:
     assert storage(tmp_path, "A.offset.storage.topic = of-the-source").topic == (
         "mm2-offsets.A.internal"
     )
+
+
+@pytest.mark.parametrize("key", ["A.bootstrap.servers", "A->B.enabled"])
+def test_settings_of_the_command_line(tmp_path: Path, key: str) -> None:
+    """Settings of the command line add to those of the file. Otherwise the wrong group would be
+    checked, and a MirrorMaker 2 that still runs would not be found.
+    """
+    one, other = tmp_path / "one.properties", tmp_path / "other.properties"
+    one.write_text("\n".join([*BASE, "B.group.id = workers", ""]))
+    other.write_text("\n".join([*BASE, "B.group.id = others", ""]).replace("A", "C"))
+    given = {"B.offset.storage.topic": "positions", key: "true" if key[1] == "-" else "a:9093"}
+    overrides = [Override(flag="--set", key=name, value=value) for name, value in given.items()]
+    config = load_all([one, other], environment={}, overrides=overrides)
+    found = [offset_storage(config, flow_of(config, source)) for source in "AC"]
+    assert [(each.topic, each.group) for each in found] == [
+        ("positions", "workers"),
+        ("positions", "others"),
+    ]
 
 
 def test_a_connector_of_kafka_connect_is_named(tmp_path: Path) -> None:

@@ -39,8 +39,10 @@ def offset_storage(
     """Return where MirrorMaker 2 would store this flow's positions. `connector` overrides the
     connector's name.
     """
-    file = flow.clients.source_admin.origin("bootstrap.servers").file
-    lines = {line.key: line for line in config.lines if line.file == file}
+    files = {config.file, *config.more_files}
+    file = next((each.file for each in flow.settings.values() if each.file in files), config.file)
+    # settings of the command line are in no file, and apply to every flow
+    lines = {line.key: line for line in config.lines if line.file == file or line.file not in files}
     source, target = flow.flow.source, flow.flow.target
     named = connector or _value(flow.settings, "name")
     if not named:
