@@ -262,6 +262,45 @@ def test_a_shared_key_is_the_source_connectors(tmp_path: Path) -> None:
     assert f"the value of the MirrorSourceConnector ({paths[0]}:" in dead.message
 
 
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("replication.policy.class", f"{PACKAGE}IdentityReplicationPolicy"),
+        ("consumer.auto.offset.reset", "latest"),
+        ("producer.override.compression.type", "gzip"),
+    ],
+)
+def test_a_shared_key_that_the_source_connector_lacks_does_not_affect_the_copy(
+    tmp_path: Path, key: str, value: str
+) -> None:
+    paths = files(tmp_path, Checkpoint={key: value})
+    raw = read_files(paths)[0]
+    assert values(raw) == values(read_files(files(tmp_path))[0])
+    (dead,) = [one for one in raw.warnings if one.code == "DEAD_KEY"]
+    assert (dead.file, dead.key) == (str(paths[1]), key)
+    assert dead.message.endswith(f"share this key; write it in {paths[0]}")
+
+
+def test_providers_of_any_connector_are_read(tmp_path: Path) -> None:
+    provider = "org.apache.kafka.common.config.provider.EnvVarConfigProvider"
+    keys = {"config.providers": "env", "config.providers.env.class": provider, "groups": "${env:G}"}
+    config = load_all(files(tmp_path, Checkpoint=keys), environment={"G": "payments"})
+    assert config.flows[0].groups.include.entries == ("payments",)
+    assert {one.code for one in config.warnings} == {"READ_AS"}
+
+
+@pytest.mark.parametrize("is_last", [True, False])
+def test_the_key_with_the_side_wins(tmp_path: Path, is_last: bool) -> None:
+    # as in MirrorConnectorConfig.sourceConsumerConfig, in whatever order the file has the keys
+    keys = {"consumer.auto.offset.reset": "earliest", "source.consumer.auto.offset.reset": "latest"}
+    raw = one(tmp_path, **(keys if is_last else dict(reversed(keys.items()))))
+    (flow,) = load_raw(raw, environment={}).flows
+    assert str(flow.start) == "latest"
+    (dead,) = [each for each in raw.warnings if each.code == "DEAD_KEY"]
+    assert dead.key == "consumer.auto.offset.reset"
+    assert "source.consumer.auto.offset.reset (" in dead.message
+
+
 def test_clusters_is_a_key_that_connectors_do_not_read(tmp_path: Path) -> None:
     config = load_raw(one(tmp_path, clusters="west,east"), environment={})
     assert [str(flow.flow) for flow in config.flows] == ["west->east"]

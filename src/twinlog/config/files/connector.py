@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from twinlog.config.files.names import Names, names_by_prefix
+from twinlog.config.files.providers import provider_key
 from twinlog.config.keys.client_keys import class_name
 from twinlog.config.keys.key_table import section_of
 from twinlog.config.values.origin import Setting, refuse
@@ -25,6 +26,7 @@ CLASS: Final = "connector.class"
 _SIDES: Final = ("source", "target")
 _ADDRESSES: Final = tuple(f"{side}.cluster.bootstrap." for side in _SIDES)
 _ALIAS: Final = re.compile(r"[A-Za-z0-9._-]+")
+_CONSUMER: Final = "consumer."
 _SOURCE: Final = "MirrorSourceConnector"
 _CHECKPOINT: Final = "MirrorCheckpointConnector"
 _HEARTBEAT: Final = "MirrorHeartbeatConnector"
@@ -33,8 +35,9 @@ _SECTIONS: Final = {
     _CHECKPOINT: "checkpointConnector",
     _HEARTBEAT: "heartbeatConnector",
 }
-"""The Strimzi section of each connector class. Keys that all connectors share are read from the
-connector that comes first in this order.
+"""The Strimzi section of each connector class. Keys that all connectors share are read only from
+the connector that comes first in this order. Those of the others do not affect the copy in Kafka
+Connect either.
 """
 _OFF: Final = {
     _SOURCE: {"topics": "", "heartbeats.replication.enabled": "false"},
@@ -135,14 +138,20 @@ def _why_unused(setting: Setting, connector: Connector, leading: Connector) -> s
     """Return why a key is not used. Return None if it is used, and an empty text if it is not used
     but needs no warning.
     """
-    section = _SECTIONS[connector.name]
+    preferred = connector.keys.get(f"source.{setting.key}")
+    if preferred is not None and setting.key.startswith(_CONSUMER):
+        return f"{preferred.key} ({preferred.location}) takes precedence"
     owner = section_of(setting.key)
     used = None if connector is leading else leading.keys.get(setting.key)
-    if owner == section or (owner is None and used is None):
+    if owner == _SECTIONS[connector.name] or (owner is None and connector is leading):
         return None
-    if used is not None and (setting.key in _OWN or setting.value == used.value):
+    if used is None and provider_key(setting.key):
+        return None
+    if setting.key in _OWN or (used is not None and setting.value == used.value):
         return ""
-    if used is not None and owner is None:
+    if owner is None and used is None:
+        return f"the connectors of a flow share this key; write it in {leading.keys[CLASS].file}"
+    if owner is None and used is not None:
         return (
             f"the connectors of a flow share this key, and the value of the {leading.name} "
             f"({used.location}) is used"
@@ -201,7 +210,7 @@ def _keys(setting: Setting, flow: Flow) -> Iterator[str]:
             yield f"{alias}.{rest}"
         elif trimmed(setting.value) != alias:
             yield f"{flow}.{setting.key}"
-    elif setting.key.startswith("consumer.") and not setting.key.startswith("consumer.override."):
+    elif setting.key.startswith(_CONSUMER) and not setting.key.startswith("consumer.override."):
         yield f"{flow}.source.{setting.key}"
     elif setting.key != CLASS:
         yield f"{flow}.{setting.key}"
