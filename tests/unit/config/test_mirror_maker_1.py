@@ -11,6 +11,7 @@ from tests.support.config_examples import effective
 from twinlog.cluster.client import ClusterClient
 from twinlog.config.config_file import canonical
 from twinlog.config.files.mirror_maker_1 import PairOptions, read_pair
+from twinlog.config.files.providers import PACKAGE
 from twinlog.config.flow.schema import MirrorConfig, PolicyKind
 from twinlog.config.load import load, load_raw
 from twinlog.config.values.warnings import WarningCode
@@ -99,6 +100,19 @@ def test_the_pasted_example_runs_with_its_warnings(pair: Pair) -> None:
     assert said[0].message.startswith("keys and values are always bytes: key.deserializer (")
     assert "consumer.properties:6" in said[1].message
     assert said[2].message.endswith("; did you mean value.deserializer?")
+
+
+def test_each_file_has_its_own_config_providers(pair: Pair) -> None:
+    """Both clients of MirrorMaker 1 read their own providers, which may have the same name."""
+    keys = "config.providers=own\nconfig.providers.own.class=" + PACKAGE
+    (pair.folder / "secrets").write_text("key=of-the-file\n")
+    (pair.folder / "key").write_text("of-the-folder")
+    (flow,) = pair.load(
+        f"{CONSUMER}{keys}FileConfigProvider\nclient.rack=${{own:{pair.folder}/secrets:key}}\n",
+        f"{PRODUCER}{keys}DirectoryConfigProvider\nacks=${{own:{pair.folder}:key}}\n",
+    ).flows
+    assert flow.clients.source_consumer["client.rack"] == "of-the-file"
+    assert flow.clients.target_producer["acks"] == "of-the-folder"
 
 
 def test_internal_topics_are_left_out_and_all_others_are_not(pair: Pair) -> None:

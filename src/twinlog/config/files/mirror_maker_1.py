@@ -108,7 +108,9 @@ def read_pair(consumer: Path, producer: Path, options: PairOptions) -> RawConfig
     settings += _cluster_settings(
         source, alias, "consumer", _IDLE_CONSUMER | {_GROUP, _METADATA_AGE}, idle
     )
-    settings += _cluster_settings(target, TARGET, "producer", _IDLE_PRODUCER, idle)
+    # each file has its own providers, which may have the same names
+    scope = f"{TARGET}." if any(map(provider_key, source)) else ""
+    settings += _cluster_settings(target, TARGET, "producer", _IDLE_PRODUCER, idle, scope)
     settings += _flow_settings(f"{alias}->{TARGET}", group, source.get(_METADATA_AGE), options)
     return RawConfig(
         file=str(consumer),
@@ -144,7 +146,11 @@ def _cluster_settings(
     role: str,
     not_passed: frozenset[str],
     idle: list[Setting],
+    providers: str = "",
 ) -> Iterator[Setting]:
+    """Yield the settings of a file under the keys of a cluster. `providers`: the prefix of the keys
+    of config providers.
+    """
     for key, setting in settings.items():
         if key in _OLD:
             raise refuse(setting, f"is of {_OLD[key]}", "write bootstrap.servers = host:9092")
@@ -154,7 +160,7 @@ def _cluster_settings(
             if key in _IDLE_CONSUMER | _IDLE_PRODUCER:
                 idle.append(setting)
         elif provider_key(key):
-            yield setting
+            yield _renamed(setting, f"{providers}{key}")
         elif is_connection_key(key):
             yield _renamed(setting, f"{alias}.{key}")
         else:
