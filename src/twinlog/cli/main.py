@@ -7,6 +7,7 @@ not load Spark or Kafka.
 
 from __future__ import annotations
 
+import errno
 import importlib
 import logging
 import os
@@ -31,7 +32,7 @@ from twinlog.cli.terminal.output import (
     loudness,
     write_line,
 )
-from twinlog.errors import ConfigError, TwinlogError, UsageError
+from twinlog.errors import ConfigError, EnvironmentMissing, TwinlogError, UsageError
 from twinlog.shown import set_in
 
 SECTIONS: Final = {
@@ -86,6 +87,7 @@ ASKED_BY_SHELLS: Final = "_TWINLOG_COMPLETE"
 EXIT_FAILED: Final = 1
 EXIT_USAGE: Final = 2
 EXIT_INTERRUPTED: Final = 130
+DISK_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 
 
 class Commands(CommandGroup):
@@ -147,11 +149,13 @@ def run(arguments: Sequence[str]) -> int:
     held = ANSWER.set(answer)
     try:
         code = _run(arguments, answer)
-        if answer.answer or answer.errors or code:  # --help prints no object
-            try:
+        try:
+            if answer.answer or answer.errors or code:  # --help prints no object
                 answer.write(code)
-            except Exception as error:  # noqa: BLE001 (a pipe that is closed, or a bug)
-                return _exit_code(error, answer)
+            if sys.stdout:  # None if it was closed before the start
+                sys.stdout.flush()  # now, because an error at exit could not be reported
+        except Exception as error:  # noqa: BLE001 (a full disk, a pipe that is closed, or a bug)
+            return _exit_code(error, answer)
         return code
     finally:
         ANSWER.reset(held)
@@ -191,6 +195,13 @@ def _exit_code(error: BaseException, answer: Envelope) -> int:
             # the reader has closed the pipe (`| head`), so discard all further output
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return EXIT_FAILED
+        case OSError() if error.errno in DISK_FULL:
+            try:
+                sys.stdout.flush()
+            except OSError:  # it is stdout's disk, so discard the text, which is in the buffer
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            what = f"{error.filename or 'output'} cannot be written: {error.strerror}"
+            return _exit_code(EnvironmentMissing(f"{what}; make room on its disk"), answer)
         case TwinlogError():
             for problem in error.each if isinstance(error, ConfigError) else (error,):
                 write_line(f"twinlog: {problem}", sys.stderr)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.eventually import PATIENCE_S
+from tests.support.properties import BASE
 from twinlog import __version__
 from twinlog.cli.main import COMMANDS, run
 
@@ -170,6 +172,39 @@ def test_status_without_a_mirror(
             **dict.fromkeys(("lag", "lag_ms", "copied", "records_per_s"), None),
         },
     }
+
+
+@pytest.mark.parametrize("is_buffered", [True, False])
+@pytest.mark.parametrize("words", ["convert FILE", "explain GAP_WRITTEN"])
+def test_output_that_cannot_be_written_is_an_error_of_one_line(
+    words: str, is_buffered: bool, tmp_path: Path
+) -> None:
+    file = tmp_path / "mm2.properties"
+    file.write_text("\n".join(BASE))
+    command = [sys.executable, "-m", "twinlog", *words.replace("FILE", str(file)).split()]
+    buffered = {"PYTHONUNBUFFERED": "" if is_buffered else "1"}
+
+    def ended(stdout: int) -> tuple[int, str]:
+        done = subprocess.run(
+            command,
+            stdout=stdout,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            timeout=PATIENCE_S,
+            env={**os.environ, **buffered},
+        )
+        os.close(stdout)
+        return done.returncode, done.stderr
+
+    reader, writer = os.pipe()
+    os.close(reader)
+    assert ended(writer) == (1, "")
+    assert ended(os.open("/dev/full", os.O_WRONLY)) == (
+        1,
+        "twinlog: output cannot be written: No space left on device; make room on its disk "
+        "[ENVIRONMENT]\n",
+    )
 
 
 @pytest.mark.parametrize("words", [[], ["check"], ["offsets"], ["offsets", "reset"]])
