@@ -62,6 +62,20 @@ def test_a_second_signal_ends_it_at_once() -> None:
         assert since.seconds < 5
 
 
+def test_a_closed_terminal_ends_no_command_under_nohup() -> None:
+    """A command that cannot reload its configuration ignores SIGHUP if nohup started it. A command
+    that can reload it still does so.
+    """
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with on_signals(print):
+            assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+        with on_signals(print, reload=print):
+            assert signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
 def test_handlers_are_put_back() -> None:
     before = signal.getsignal(signal.SIGTERM)
     with on_signals(print):

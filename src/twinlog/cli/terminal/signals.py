@@ -1,6 +1,6 @@
 """Handles Ctrl-C and SIGTERM: the first signal requests a clean shutdown, the second one ends the
 process immediately. SIGHUP reloads the configuration if the command can reload it. Otherwise SIGHUP
-also requests a clean shutdown.
+also requests a clean shutdown, unless it was ignored at the start, as under nohup.
 
 Handlers must not acquire locks, because they may interrupt the code that holds the lock. So a
 handler starts a thread that makes the request.
@@ -56,7 +56,10 @@ def on_signals(stop: Ask, reload: Ask | None = None) -> Iterator[None]:
             # not `print`, which is not reentrant and may be what the signal has interrupted
             os.write(STDERR, b"\rshutting down; a second signal stops immediately\n")
 
-    before = {number: signal.signal(number, on_signal) for number in ENDING}
+    # with nohup, SIGHUP is ignored, so that the command continues when its terminal is closed
+    is_kept = reload is None and signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    numbers = [number for number in ENDING if not (is_kept and number == signal.SIGHUP)]
+    before = {number: signal.signal(number, on_signal) for number in numbers}
     try:
         yield
     finally:
