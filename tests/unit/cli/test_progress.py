@@ -43,6 +43,16 @@ def test_a_healthy_hour_has_fewer_than_20_lines() -> None:
     )
 
 
+def test_records_of_a_topic_that_is_gone_are_not_subtracted() -> None:
+    log = Log(once=False)
+    both = [partition(records=5_000, bytes=5_000), partition("pay", records=10, bytes=10)]
+    for _ in range(600):
+        log.second(flow(*both))
+    for second in range(600):
+        log.second(flow(partition("pay", records=10 + second, bytes=10)))
+    assert "copied 599 records, 0 B in" in log.lines[-1]
+
+
 def test_once_has_a_line_at_the_start_and_one_every_ten_seconds() -> None:
     log = Log(once=True)
     for second in range(35):

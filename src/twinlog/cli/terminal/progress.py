@@ -68,7 +68,8 @@ class PlainProgress:
         self._rates = Rates()
         self._announced_flows: set[str] = set()
         self._last = clock()
-        self._last_records = self._last_bytes = 0
+        self._last_counts: dict[tuple[str, str], tuple[int, int]] = {}
+        """Records and bytes at the last line, by flow and topic."""
 
     def update(self, flows: list[FlowSnapshot]) -> None:
         """Write the lines that are due, from the current snapshots of all flows."""
@@ -83,8 +84,7 @@ class PlainProgress:
             if self._announced_flows:
                 self._write(self._once_line(topics) if self._once else self._hour_line(topics, now))
             self._last = now
-            self._last_records = sum(t.records for t in topics)
-            self._last_bytes = sum(t.bytes for t in topics)
+            self._last_counts = {(t.flow, t.topic): (t.records, t.bytes) for t in topics}
 
     def _start_line(self, flow: FlowSnapshot) -> None:
         if flow.flow in self._announced_flows or not flow.guarantee:
@@ -108,8 +108,12 @@ class PlainProgress:
         )
 
     def _hour_line(self, topics: list[TopicRate], now: float) -> str:
-        records = sum(t.records for t in topics) - self._last_records
-        volume = sum(t.bytes for t in topics) - self._last_bytes
+        records = volume = 0
+        for topic in topics:
+            before = self._last_counts.get((topic.flow, topic.topic), (0, 0))
+            # a flow that was set up again counts from 0
+            records += max(0, topic.records - before[0])
+            volume += max(0, topic.bytes - before[1])
         lag = total(t.lag for t in topics) or 0
         failed = sum(t.failed for t in topics)
         line = (
