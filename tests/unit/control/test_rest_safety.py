@@ -206,6 +206,10 @@ def test_a_token_has_a_name_of_its_own_and_a_dry_run_makes_none(
     assert run(["token", "new", file, "--name", "a", "--dry-run"]) == 0
     assert not Path(file).exists()
     token("a")
+    capsys.readouterr()
+    assert run(["token", "new", file, "--name", "b", "-q"]) == 0
+    # with -q, too, because a token that was not printed could never be used
+    assert capsys.readouterr().out.strip()
     assert run(["token", "new", file, "--name", "a"]) == 2
     assert "already has a token named a" in capsys.readouterr().err
     assert run(["token", "new", file, "--name", "a:b"]) == 2

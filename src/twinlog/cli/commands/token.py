@@ -64,5 +64,5 @@ def new(file: Path, name: str, role: str, dry_run: bool) -> int:
     made = new_token(whose, RestRole(role))
     append(file, whose, made.line)
     write_line(f"{file}: added a token of the role {role} for {whose}:", sys.stderr)
-    write_line(made.token)
+    write_line(made.token, sys.stdout)  # also with -q, because it is shown only once
     return 0
