@@ -13,7 +13,6 @@ import io
 import json
 import os
 import pkgutil
-import re
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -503,6 +502,7 @@ def report(*, is_ready: bool) -> dict[str, Any]:
             ClusterReport(alias="B", addresses="b:9092", problem=None if is_ready else problem),
         ),
         flows=(flow,),
+        certificates=() if is_ready else (Problem(code="CERTIFICATE_EXPIRED", message="A has expired"),),
     )
     return {"twinlog.control.check.mirror_check.check": returns(found)}
 
@@ -739,7 +739,9 @@ def test_every_byte(name: str) -> None:
     expected = (ANSWERS / f"{name}.txt").read_text()
     assert answer_of(name) == expected
     if name not in WITHOUT_FORMAT:
-        (line,) = re.findall(r"^\{.*\}$", expected, re.MULTILINE)
+        code, *printed = expected.partition("--format json\n")[2].splitlines()
+        assert code.startswith("exit code ")
+        (line,) = [each for each in printed if not each.startswith("! ")]
         assert list(json.loads(line))[:4] == ["command", "version", "ok", "errors"]
 
 

@@ -314,10 +314,7 @@ def _report_parts(report: CheckReport, config: MirrorConfig) -> Iterator[Rendera
     ]
     verdict, style = ("NOT READY", "bold red") if report.problems else ("READY", "bold green")
     yield text((verdict, style), ": " if totals else "", ", ".join(totals))
-    for transform in report.refused:
-        yield _problem("refused by mirror", str(transform))
-    for certificate in report.certificates:
-        yield _problem("certificate", str(certificate))
+    yield from _first_problems(report)
     for cluster in report.clusters:
         if cluster.problem is not None:
             yield _problem("not reached", str(cluster.problem))
@@ -339,14 +336,21 @@ def _report_parts(report: CheckReport, config: MirrorConfig) -> Iterator[Rendera
 def _what_is_wrong(report: CheckReport, config: MirrorConfig) -> Iterator[RenderableType]:
     """Yield the warnings, and a line for each problem with its cluster or flow, for -q."""
     yield from warning_parts(config.warnings)
-    for problem in report.refused:
-        yield _problem("refused by mirror", str(problem))
+    yield from _first_problems(report)
     for cluster in report.clusters:
         if cluster.problem is not None:
             yield _problem("not reached", str(cluster.problem))
     for flow in report.flows:
         for line in _problem_lines(flow):
             yield _problem(flow.flow, line)
+
+
+def _first_problems(report: CheckReport) -> Iterator[RenderableType]:
+    """Yield a line for each problem that belongs to no cluster and no flow."""
+    for transform in report.refused:
+        yield _problem("refused by mirror", str(transform))
+    for certificate in report.certificates:
+        yield _problem("certificate", str(certificate))
 
 
 def _flow_parts(flow: FlowReport, *, was_queried: bool) -> Iterator[RenderableType]:

@@ -392,7 +392,7 @@ def rebuild(chosen: ChosenFlow, topics: str | None, dry_run: bool, yes: bool) ->
         plans = work.plan(pattern)
         if not dry_run:
             if not (yes or _is_wanted(name, plans)):
-                write_line("nothing was changed")
+                write_line("nothing was changed", sys.stderr)
                 return Answer({}, exit_code=1, version=2)
             work.lead()
         lines = list(work.run(plans))
