@@ -69,11 +69,12 @@ def down(names: Sequence[str] = (), folder: Path | None = None) -> list[SandboxC
     ended = []
     with _locked(folder) as home:
         known = {file.parent.name: file.parent for file in sorted(home.glob(_STATES))}
-        for name in names or known:
+        for name in names:
             if name not in known:
                 raise UsageError(
                     f"no cluster {name!r} in {home}; known: {', '.join(known) or 'none'}"
                 )
+        for name in dict.fromkeys(names or known):
             cluster = LocalCluster.attach(known[name])
             ended.append(_report(cluster))
             cluster.stop()
