@@ -23,7 +23,7 @@ from twinlog.config.values.types import to_list, trimmed
 _CLIENT: Final = re.compile(
     r"(source\.|target\.)?(cluster\.|producer\.override\.|producer\.|consumer\.|admin\.)"
 )
-_NUMBER: Final = re.compile(r"[+-]?[0-9]+")
+_NUMBER: Final = re.compile(r"[+-]?[0-9]{1,999}")
 _NUMBER_ENDINGS: Final = (".ms", ".bytes", ".size", ".memory")
 """Endings of the names of all numeric client settings that have an effect in Twinlog."""
 

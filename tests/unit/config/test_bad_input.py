@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.properties import BASE, Loader, refusal, warnings_of
+from twinlog.config.files.providers import PACKAGE
 from twinlog.config.load import load
 from twinlog.config.values.warnings import WarningCode
 from twinlog.errors import ConfigError
@@ -27,6 +28,26 @@ def test_a_folder_is_no_file(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ConfigError, match="cannot be read: Not a directory; check path"):
         load(tmp_path / "file" / "mm2.properties", environment={})
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        (f"offset.lag.max = {'1' * 5000}",),
+        (f"topics = a{{{'9' * 5000}}}",),
+        (f"topics = {'(' * 5000}a{')' * 5000}",),
+        (
+            "topics = ${file:/a\\u0000b:c}",
+            "config.providers = file",
+            f"config.providers.file.class = {PACKAGE}FileConfigProvider",
+        ),
+    ],
+)
+def test_a_value_that_python_cannot_use_is_an_error_of_its_line(
+    read: Loader, lines: tuple[str, ...]
+) -> None:
+    message = refusal(lambda: read(*lines))
+    assert message.startswith(f"mm2.properties:5: {lines[0].partition(' ')[0]}: ")
 
 
 @pytest.mark.parametrize(

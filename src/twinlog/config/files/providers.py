@@ -118,7 +118,7 @@ def _resolved(setting: Setting, providers: Mapping[str, Provider]) -> Setting:
         path, key = variable[3] or "", variable[4]
         try:
             result = provider.look_up(path, key) if provider else None
-        except (OSError, UnicodeDecodeError) as error:
+        except (OSError, ValueError) as error:  # ValueError: no UTF-8, or a path with a NUL
             raise refuse(
                 setting,
                 f"{variable[0]} cannot be read: {getattr(error, 'strerror', None) or error}",

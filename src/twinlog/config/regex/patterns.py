@@ -34,6 +34,7 @@ from twinlog.config.regex.backtracking import has_exponential_ways
 from twinlog.config.regex.reader import RegexProblem, RegexReader
 
 _MAX_REPEAT = (1 << 31) - 1
+_MOST_DIGITS = 999
 _QUANTIFIED = re.compile(r"[*+?{|]")
 """Only an atom that contains one of these characters can match a text in several ways."""
 _GROUP_NAME = re.compile(r"[a-zA-Z][a-zA-Z0-9]*")
@@ -46,9 +47,10 @@ def compile_java(pattern: str) -> re.Pattern[str]:
     flows share a few patterns, whose translation takes most of the time of reading a flow.
     """
     translator = _Translator(pattern)
-    translated = translator.translate()
     try:
-        return re.compile(translated, re.ASCII)
+        return re.compile(translator.translate(), re.ASCII)
+    except RecursionError as error:
+        raise RegexProblem("its groups are nested too deeply", 1) from error
     except (re.error, OverflowError) as error:
         # the translation has checked all but the width of look-behinds, so one of them is wrong;
         # the last one is reported
@@ -150,7 +152,7 @@ class _Translator:
                 "(a comma separates the entries of a list, even here)",
                 column,
             )
-        if int(low) > _MAX_REPEAT or (high and int(high) > _MAX_REPEAT):
+        if any(len(text) > _MOST_DIGITS or int(text) > _MAX_REPEAT for text in (low, high or "0")):
             raise reader.problem("the repetition is too large", column)
         if high and int(high) < int(low):
             raise reader.problem(f"the repetition {{{low},{high}}} is empty", column)

@@ -20,7 +20,7 @@ REGEX_INVALID = "REGEX_INVALID"
 _JAVA_BLANKS = "".join(map(chr, range(0x21)))
 """Characters that String.trim removes: everything up to and including the space."""
 
-_NUMBER = re.compile(r"[+-]?[0-9]+")
+_NUMBER = re.compile(r"[+-]?[0-9]{1,999}")  # `int` fails for more than 4300 digits
 _COMMA = re.compile(r"[ \t\n\x0b\f\r]*,[ \t\n\x0b\f\r]*")
 
 _UNITS_OF_KEYS = {".seconds": 1_000, ".ms": 1}
