@@ -6,11 +6,14 @@ from __future__ import annotations
 
 import re
 from functools import partial
+from pathlib import Path
 
 import pytest
 
 from tests.support.properties import BASE, IDENTITY, Loader, flow_of, refusal, warnings_of
+from twinlog.config.files.overrides import Override
 from twinlog.config.flow.schema import PolicyKind
+from twinlog.config.load import load
 from twinlog.config.values.warnings import WarningCode
 from twinlog.mirror.names.filters import policy_of
 
@@ -106,11 +109,28 @@ def test_a_line_that_a_former_cluster_left(read: Loader, line: str, words: str) 
     assert [str(flow.flow) for flow in config.flows] == ["A->B"]
 
 
-def test_a_flows_consumer_setting_that_loses(read: Loader) -> None:
-    config = read("A->B.consumer.fetch.max.bytes = 1", "A.consumer.fetch.max.bytes = 2")
+@pytest.mark.parametrize(
+    ("key", "winner"),
+    [
+        ("consumer.fetch.max.bytes", "A.consumer.fetch.max.bytes"),
+        # a cluster's connection settings apply to each kind of client
+        ("consumer.ssl.provider", "A.ssl.provider"),
+        ("admin.ssl.provider", "ssl.provider"),
+    ],
+)
+def test_a_flows_consumer_setting_that_loses(read: Loader, key: str, winner: str) -> None:
+    config = read(f"A->B.{key} = 1", f"{winner} = 2")
     (warning,) = warnings_of(config, WarningCode.DEAD_KEY)
     assert warning.line == 5
-    assert "A.consumer.fetch.max.bytes on line 6 takes precedence" in warning.message
+    assert warning.message == f"{winner} on line 6 takes precedence; write A->B.source.{key}"
+
+
+def test_a_setting_of_the_command_line_that_wins(tmp_path: Path) -> None:
+    file, key = tmp_path / "mm2.properties", "consumer.fetch.max.bytes"
+    file.write_text("\n".join([*BASE, f"A->B.{key} = 1"]))
+    config = load(file, overrides=[Override(flag="--set", key=f"A.{key}", value="2")])
+    (warning,) = warnings_of(config, WarningCode.DEAD_KEY)
+    assert warning.message == f"A.{key} takes precedence; write A->B.source.{key}"
 
 
 @pytest.mark.parametrize(

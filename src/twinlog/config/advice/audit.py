@@ -30,7 +30,7 @@ from twinlog.config.files.properties import DuplicateKey
 from twinlog.config.files.providers import has_variable, provider_key, without_variables
 from twinlog.config.flow.custom_classes import METHODS, SEPARATES
 from twinlog.config.flow.policies import IDENTITY_CLASS, SEPARATOR, SOURCE_ALIAS, is_blank
-from twinlog.config.flow.precedence import enabled_or_why_not, prefixes
+from twinlog.config.flow.precedence import cluster_settings, enabled_or_why_not, prefixes
 from twinlog.config.flow.schema import FlowConfig, PolicyKind
 from twinlog.config.keys.client_keys import SECURITY_PROTOCOL, is_connection_key
 from twinlog.config.keys.key_table import OWN_FLOW_NAMES, OWN_PREFIX, OWN_PROCESS_NAMES, RENAMED
@@ -275,12 +275,11 @@ def _audit_known(
         if judgement.known and why and setting.value.strip():
             yield warning(WarningCode.DEAD_KEY, setting, why)
         source, arrow, _ = prefix.partition(_ARROW)
-        winner = raw.get(f"{source}.{name}")
-        if arrow and winner and name.startswith(_LOSING_ROLES):
-            message = (
-                f"{winner.key} on line {winner.line} takes precedence; write {prefix}source.{name}"
-            )
-            yield warning(WarningCode.DEAD_KEY, setting, message)
+        if arrow and name.startswith(_LOSING_ROLES):
+            winner = cluster_settings(raw, source).get(name)
+            if winner is not None:
+                message = f"{_precedes(winner)}; write {prefix}source.{name}"
+                yield warning(WarningCode.DEAD_KEY, setting, message)
         if arrow:
             yield from _audit_connection(raw, setting, prefix, name)
 
@@ -306,9 +305,13 @@ def _audit_connection(
     instead = f"write {alias}.{key}, or only for this flow {', '.join(roles)}"
     reason = "does not reach the producer of the copied records"
     if winner is not None:
-        location = "" if winner.line is None else f" on line {winner.line}"
-        reason = f"{winner.key}{location} takes precedence"
+        reason = _precedes(winner)
     yield warning(WarningCode.DEAD_KEY, setting, f"{reason}; {instead}")
+
+
+def _precedes(winner: Setting) -> str:
+    location = "" if winner.line is None else f" on line {winner.line}"
+    return f"{winner.key}{location} takes precedence"
 
 
 def audit_values(raw: Settings) -> Iterator[ConfigWarning]:
