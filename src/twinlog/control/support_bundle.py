@@ -34,7 +34,14 @@ from twinlog.cluster.topics.cluster_info import broker_versions
 from twinlog.config.files.properties import decode, parse_properties
 from twinlog.config.flow.schema import FlowConfig, FlowProperties, MirrorConfig
 from twinlog.config.strimzi.resource import is_resource
-from twinlog.config.values.origin import ClientProperties, Setting, Settings, is_secret, shown_key
+from twinlog.config.values.origin import (
+    USER_INFO,
+    ClientProperties,
+    Setting,
+    Settings,
+    is_secret,
+    shown_key,
+)
 from twinlog.control.flow.wiring import flow_setup
 from twinlog.control.watch.events import last_events
 from twinlog.control.watch.status_file import running_mirrors
@@ -70,7 +77,6 @@ _OPTION: Final = re.compile(
     r"""([\w.]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;"']+))"""
 )
 _USERS: Final = frozenset({"username", "clientid"})
-_USER_INFO: Final = re.compile(r"(?<=://)[^/\s@\"']+(?=@)")
 _PEM_KEY: Final = re.compile(
     r"-----BEGIN ([A-Z ]*PRIVATE KEY)-----.*?(?:-----END \1-----|\Z)", re.DOTALL
 )
@@ -124,7 +130,7 @@ class SecretScrubber:
 
     def clean(self, text: str) -> str:
         """Return the text with secrets replaced by HIDDEN."""
-        for pattern in (_PEM_KEY, _USER_INFO, _TOKEN):
+        for pattern in (_PEM_KEY, USER_INFO, _TOKEN):
             text = pattern.sub(HIDDEN, text)
         if self._cores is not None:
             text = hide_around(text, self._cores, HIDDEN)
@@ -166,7 +172,7 @@ def settings_of(config: MirrorConfig) -> Iterator[Setting]:
 
 def _secrets_of(setting: Setting) -> Iterator[str]:
     value = setting.value.strip()
-    for match in _USER_INFO.finditer(value):
+    for match in USER_INFO.finditer(value):
         password = match[0].partition(":")[2]
         if len(password) >= SHORTEST:
             yield password

@@ -45,6 +45,19 @@ WIDE = "400"
 COMMANDS = ("check", "check --explain", "check --quiet")
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "B.value.converter.basic.auth.user.info = me:s3cr3t-value",
+        "B.value.converter.schema.registry.url = https://me:s3cr3t-value@registry:8081",
+        "A.sasl.oauthbearer.jwks.endpoint.url = https://me:s3cr3t-value@issuer",
+    ],
+)
+def test_a_password_beside_a_user_is_hidden(said: Said, line: str) -> None:
+    assert f"{line.partition(' ')[0]} = <hidden>" in said("check --explain", line)
+    assert '"value": "<hidden>"' in said("check --explain --format json", line)
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_backslash_that_vanishes(said: Said, command: str) -> None:
     text = said(command, r"topics = .*\.replica")

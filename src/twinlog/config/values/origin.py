@@ -13,9 +13,12 @@ from twinlog.errors import ConfigError
 V = TypeVar("V")
 
 _SECRET = re.compile(
-    r"sasl\.jaas\.config|password|passphrase|secret|token|credential|private\.key|ssl\.key",
+    r"sasl\.jaas\.config|password|passphrase|secret|token|credential|private\.key|ssl\.key|"
+    r"user\.info",  # of a schema registry: user:password
     re.IGNORECASE,
 )
+USER_INFO = re.compile(r"(?<=://)[^/\s@\"']+(?=@)")
+"""Matches the user and the password in a URL."""
 _HIDDEN = "<hidden>"
 _COMMENT = re.compile(r"\s(#|//)(\s|$)")
 _PLACEHOLDER = re.compile(r"\$\{[A-Za-z_][\w.]*\}|\{\{.*?\}\}")
@@ -62,7 +65,8 @@ class Setting:
     @property
     def secret(self) -> bool:
         # values of config providers are kept out of files, so they are kept out of messages too
-        return self.from_provider or is_secret(self.key)
+        has_user = USER_INFO.search(self.value) is not None
+        return self.from_provider or is_secret(self.key) or has_user
 
     @property
     def shown(self) -> str:
