@@ -126,10 +126,11 @@ def _write(work: Export, path: Path) -> None:
                     write_line(f"offset {done:,} of {span.next:,}", sys.stderr)
             out.flush()
             os.fsync(out.fileno())
-        os.link(partial, path)  # not a rename, because a link fails if the file exists
-        partial.unlink()
+        # reserve the name first, because a rename replaces a file that was created in the meantime
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE))
+        partial.replace(path)
     except FileExistsError as error:
-        raise UsageError(f"--output: {error.filename2 or error.filename} already exists") from None
+        raise UsageError(f"--output: {error.filename} already exists") from None
     except OSError as error:
         raise UsageError(f"--output: {error.filename or path}: {error.strerror}") from None
 
