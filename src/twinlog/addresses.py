@@ -12,7 +12,7 @@ IO_ERRORS: Final = (OSError, ValueError, OverflowError)
 raises UnicodeError (a name that cannot be encoded), ValueError (a NUL) or OverflowError (a port).
 """
 IoError = OSError | ValueError | OverflowError
-_HOST_PORT: Final = re.compile(r"(?:[0-9a-zA-Z\-%._]*://)?\[?([0-9a-zA-Z\-%._:]*)\]?:([0-9]+)")
+_HOST_PORT: Final = re.compile(r"(?:[0-9a-zA-Z\-%._]*://)?\[?([0-9a-zA-Z\-%._:]*)\]?:([0-9]{1,9})")
 """Java's `Utils.HOST_PORT_PATTERN`, which accepts a listener's prefix (PLAINTEXT://host:port)."""
 
 

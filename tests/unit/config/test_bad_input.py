@@ -34,6 +34,7 @@ def test_a_folder_is_no_file(tmp_path: Path) -> None:
     "lines",
     [
         (f"offset.lag.max = {'1' * 5000}",),
+        (f"A->B.producer.override.bootstrap.servers = b:{'1' * 5000}",),
         (f"topics = a{{{'9' * 5000}}}",),
         (f"topics = {'(' * 5000}a{')' * 5000}",),
         (
