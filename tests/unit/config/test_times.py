@@ -34,6 +34,8 @@ def test_times(text: str) -> None:
         ("1769860800", "not a plausible time in milliseconds", "write milliseconds"),
         ("-5", "not a plausible time in milliseconds", "write milliseconds"),
         ("1969-01-31T00:00:00Z", "before 1974", "later"),
+        # in UTC it is in a year that Python's dates do not have
+        ("9999-12-31T23:59:59-14:00", "after 5138", "earlier"),
         ("9" * 23, "not a plausible time in milliseconds", "write milliseconds"),
     ],
 )

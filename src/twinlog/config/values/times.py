@@ -50,6 +50,8 @@ def to_milliseconds(text: str) -> int:
     ms = -((_EPOCH - at) // timedelta(milliseconds=1))
     if ms < FIRST_MS:
         raise NoTime(f'"{text}" is before 1974', "write a later time")
+    if len(str(ms)) > _MOST_DIGITS:
+        raise NoTime(f'"{text}" is after 5138', "write an earlier time")
     return ms
 
 
