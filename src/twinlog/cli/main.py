@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import importlib
+import io
 import logging
 import os
 import sys
@@ -138,6 +139,9 @@ def twinlog() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point of the `twinlog` command."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # stderr has this setting already. A character that the locale lacks must not end a mirror
+        sys.stdout.reconfigure(errors="backslashreplace")
     sys.exit(run(sys.argv[1:] if arguments is None else arguments))
 
 

@@ -174,6 +174,21 @@ def test_status_without_a_mirror(
     }
 
 
+def test_a_character_that_the_locale_lacks_is_escaped(tmp_path: Path) -> None:
+    file = tmp_path / "mm2.properties"
+    file.write_text("\n".join([*BASE, "A->B.name = \\u20ac"]))
+    done = subprocess.run(
+        [sys.executable, "-m", "twinlog", "check", "--explain", str(file)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE_S,
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "\\u20ac" in done.stdout
+
+
 @pytest.mark.parametrize("is_buffered", [True, False])
 @pytest.mark.parametrize("words", ["convert FILE", "explain GAP_WRITTEN"])
 def test_output_that_cannot_be_written_is_an_error_of_one_line(
