@@ -21,6 +21,7 @@ from rich.text import Text
 
 from twinlog.cli.terminal.output import ANSWER, Answer, Part, is_for_programs, is_quiet, write_line
 from twinlog.codes import Severity, severity_of
+from twinlog.config.values.times import in_iso
 from twinlog.quantities import duration
 from twinlog.shown import shown
 
@@ -178,7 +179,10 @@ def _len(cell: Cell) -> int:
 
 def since(at_ms: int, now_ms: int) -> str:
     """Return a local time and its age, such as `14:03:11 (5 min)`, with the date if not today."""
-    at, now = (datetime.fromtimestamp(ms / 1000).astimezone() for ms in (at_ms, now_ms))
+    try:
+        at, now = (datetime.fromtimestamp(ms / 1000).astimezone() for ms in (at_ms, now_ms))
+    except (ValueError, OverflowError, OSError):  # a record's timestamp that is no date
+        return in_iso(at_ms)
     clock = f"{at:%H:%M:%S}" if at.date() == now.date() else f"{at:%Y-%m-%d %H:%M}"
     return f"{clock} ({duration(max(0, now_ms - at_ms) / 1000)})"
 

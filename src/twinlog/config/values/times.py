@@ -65,8 +65,11 @@ def span_in_milliseconds(text: str) -> int:
 
 
 def in_iso(ms: int) -> str:
-    """Return a time as ISO 8601 in UTC, with milliseconds only if they are not 0."""
-    text = (_EPOCH + timedelta(milliseconds=ms)).isoformat(
-        timespec="milliseconds" if ms % 1000 else "seconds"
-    )
-    return text.replace("+00:00", "Z")
+    """Return a time as ISO 8601 in UTC, with milliseconds only if they are not 0. A producer can set
+    any timestamp, so a time that Python's dates do not have is returned as a number.
+    """
+    try:
+        at = _EPOCH + timedelta(milliseconds=ms)
+    except OverflowError:
+        return f"{ms} ms"
+    return at.isoformat(timespec="milliseconds" if ms % 1000 else "seconds").replace("+00:00", "Z")
