@@ -6,15 +6,19 @@ import json
 import logging
 import os
 import re
+import threading
 import time
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 
+import click
 import pytest
+from click.core import ParameterSource
 
 from twinlog.cli.commands import mirror
 from twinlog.cli.commands.mirror import LogFormat, configure_logs
+from twinlog.cli.terminal.output import Loudness, set_loudness
 from twinlog.errors import ConfigError, Disconnected, UsageError
 from twinlog.flow_log import FlowLog
 from twinlog.model import TopicPartition
@@ -54,6 +58,26 @@ def test_events_go_to_the_file_and_warnings_to_stderr_as_well(
     err = capsys.readouterr().err
     assert "trouble" in err
     assert "began" not in err
+
+
+@pytest.mark.parametrize(
+    ("wanted", "printed"), [(Loudness.QUIET, ["trouble"]), (Loudness.NORMAL, ["trouble", "is over"])]
+)
+def test_quiet_leaves_out_good_news_of_every_thread(
+    wanted: Loudness, printed: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    def write() -> None:
+        FlowLog(log, "A->B").warning("trouble")
+        FlowLog(log, "A->B").news("is over")
+
+    with click.Context(mirror.mirror) as context:
+        set_loudness(context, wanted, ParameterSource.COMMANDLINE)
+        configure_logs(None, LogFormat.TEXT, verbose=False)
+        thread = threading.Thread(target=write)
+        thread.start()
+        thread.join()
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.partition("A->B: ")[2] for line in lines] == printed
 
 
 def test_json_has_one_object_a_line_with_flow_and_code(

@@ -102,10 +102,13 @@ class _PrivateFile(RotatingFileHandler):
         return file
 
 
+def _is_problem(record: logging.LogRecord) -> bool:
+    return record.levelno >= logging.WARNING
+
+
 def _is_for_people(record: logging.LogRecord) -> bool:
-    """Return True for warnings and errors, and, unless -q is given, also for good news."""
-    is_news = getattr(record, "news", False) and not is_quiet()
-    return record.levelno >= logging.WARNING or is_news
+    """Return True for problems and for good news."""
+    return _is_problem(record) or bool(getattr(record, "news", False))
 
 
 def configure_logs(file: Path | None, log_format: LogFormat, *, verbose: bool) -> None:
@@ -119,8 +122,10 @@ def configure_logs(file: Path | None, log_format: LogFormat, *, verbose: bool) -
     if log_format is LogFormat.JSON:
         formatter = JsonLines()
     root = logging.getLogger()
+    # -q is known only in this thread, but all threads log
+    shown = _is_problem if is_quiet() else _is_for_people
     for handler in root.handlers:
-        handler.filters = [] if verbose else [_is_for_people]
+        handler.filters = [] if verbose else [shown]
         handler.setFormatter(formatter)
     # create events for the file and the support bundle, even if stderr does not show them
     logger = logging.getLogger("twinlog")
