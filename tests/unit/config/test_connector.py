@@ -237,6 +237,13 @@ def test_a_connector_alone_reports_the_missing_ones(tmp_path: Path) -> None:
     assert "give the file of the MirrorSourceConnector too" in note.message
 
 
+def test_the_order_of_keys_does_not_matter(tmp_path: Path) -> None:
+    paths = files(tmp_path)
+    keys = json.loads(paths[1].read_text())
+    paths[1].write_text(json.dumps(dict(reversed(keys.items()))))
+    assert [len(raw.connectors) for raw in read_files(paths)] == [3]
+
+
 def test_connectors_of_other_flows_stay_apart(tmp_path: Path) -> None:
     elsewhere = {"source.cluster.bootstrap.servers": "c:9092"}
     paths = files(tmp_path, Checkpoint=elsewhere)

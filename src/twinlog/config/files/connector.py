@@ -69,12 +69,12 @@ class Connector:
         )
 
     @property
-    def _servers(self) -> list[str]:
-        return [
-            trimmed(setting.value)
+    def _servers(self) -> dict[str, str]:
+        return {
+            key: trimmed(setting.value)
             for key, setting in self.keys.items()
             if key.startswith(_ADDRESSES)
-        ]
+        }
 
 
 def is_connector(keys: Iterable[str]) -> bool:
