@@ -93,8 +93,9 @@ def test_a_connector_of_kafka_connect_is_named(tmp_path: Path) -> None:
     ("line", "topic"),
     [("        offset.storage.topic: positions\n", "positions"), ("", None)],
 )
-def test_strimzi(tmp_path: Path, line: str, topic: str | None) -> None:
-    file = tmp_path / "mirror.yaml"
+@pytest.mark.parametrize("name", ["mirror.yaml", "mirror"])  # without a suffix, as of a pipe
+def test_strimzi(tmp_path: Path, name: str, line: str, topic: str | None) -> None:
+    file = tmp_path / name
     text = RESOURCE.replace("        offset.storage.topic: positions\n", line)
     file.write_text(text if line else text.replace("      config:\n", ""))
     config = load(file, environment={})

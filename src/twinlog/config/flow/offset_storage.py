@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 from twinlog.config.flow.schema import FlowConfig, MirrorConfig
@@ -18,7 +17,6 @@ from twinlog.config.values.origin import Setting
 TOPIC: Final = "offset.storage.topic"
 GROUP: Final = "group.id"
 CONNECTOR: Final = "MirrorSourceConnector"
-_RESOURCES: Final = (".yaml", ".yml", ".json")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +44,7 @@ def offset_storage(
     source, target = flow.flow.source, flow.flow.target
     named = connector or _value(flow.settings, "name")
     if not named:
-        is_resource = Path(file).suffix.lower() in _RESOURCES
+        is_resource = any(".spec." in f".{each.field}" for each in flow.settings.values())
         named = f"{source}->{target}.{CONNECTOR}" if is_resource else CONNECTOR
     return OffsetStorage(
         topic=_value(lines, TOPIC)
