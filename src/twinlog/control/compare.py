@@ -331,7 +331,7 @@ def matching(topics: str | None, where: str) -> Callable[[str], bool]:
         return lambda _: True
     try:
         compiled = re.compile(topics)
-    except re.error as problem:
+    except (re.error, OverflowError, RecursionError) as problem:
         raise UsageError(f"{where}: {topics} is not a regular expression: {problem}") from None
     return lambda name: compiled.fullmatch(name) is not None
 

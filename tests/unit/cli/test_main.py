@@ -101,6 +101,17 @@ def test_misspelt_option_names_the_nearest(
     assert re.search(rf"(Did you mean|Possible options).*{near}\b", capsys.readouterr().err)
 
 
+@pytest.mark.parametrize(
+    "words", ["status x --topic", "offsets rebuild x --yes --topics", "diff x --topics"]
+)
+@pytest.mark.parametrize("expression", ["(", "a{99999999999}", "(" * 5000])
+def test_an_expression_that_cannot_be_compiled_is_wrong_usage(
+    words: str, expression: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([*words.split(), expression]) == 2
+    assert re.search("(not a|no) regular expression: ", capsys.readouterr().err)
+
+
 @pytest.mark.parametrize("option", ["--offset", "--partition"])
 def test_translate_refuses_options_without_effect(
     option: str, capsys: pytest.CaptureFixture[str]

@@ -405,7 +405,7 @@ def rebuild(chosen: ChosenFlow, topics: str | None, dry_run: bool, yes: bool) ->
 def _pattern(topics: str | None) -> re.Pattern[str] | None:
     try:
         return None if topics is None else re.compile(topics)
-    except re.error as problem:
+    except (re.error, OverflowError, RecursionError) as problem:
         raise UsageError(f"--topics: {topics} is no regular expression: {problem}") from None
 
 

@@ -56,7 +56,7 @@ def _pattern(
 ) -> re.Pattern[str] | None:
     try:
         return None if value is None else re.compile(value)
-    except re.error as error:
+    except (re.error, OverflowError, RecursionError) as error:
         raise click.BadParameter(f"{value!r} is no regular expression: {error}", ctx, parameter)  # noqa: B904 (the message says it)
 
 
