@@ -196,6 +196,21 @@ OF_KEYS: Final[list[Case]] = [
         lines("producer.override.acks = all"),
         lines("A->B.producer.override.acks = all"),
     ),
+    (
+        "write <alias>.consumer.fetch.max.bytes",
+        lines("consumer.override.fetch.max.bytes = 1"),
+        lines("A.consumer.fetch.max.bytes = 1"),
+    ),
+    (
+        "overrides only the producer; write A->B.source.consumer.fetch.max.bytes",
+        lines("A->B.consumer.override.fetch.max.bytes = 1"),
+        lines("A->B.source.consumer.fetch.max.bytes = 1"),
+    ),
+    (
+        "write A->B.source.admin.request.timeout.ms or A->B.target.admin.request.timeout.ms",
+        lines("A->B.admin.override.request.timeout.ms = 5000"),
+        lines("A->B.target.admin.request.timeout.ms = 5000"),
+    ),
     ("write A->X.topics, or topics for all", lines("A.topics = t"), lines("A->B.topics = t")),
     ("write A->X.topics, or topics for all", lines("A.topics = t"), lines("topics = t")),
     (
@@ -307,6 +322,11 @@ OF_PATTERNS: Final[list[Case]] = [
         "write a later time",
         lines("twinlog.start = 1971-01-01T00:00:00Z"),
         lines("twinlog.start = 1975-01-01T00:00:00Z"),
+    ),
+    (
+        "write an earlier time",
+        lines("twinlog.start = 6000-01-01T00:00:00Z"),
+        lines("twinlog.start = 5000-01-01T00:00:00Z"),
     ),
     (
         "write names of letters, digits, - and _",

@@ -289,6 +289,7 @@ OF_PAIRS: Final[list[Case]] = [
     ),
 ]
 
+CHECKPOINT = "MirrorCheckpointConnector"
 OF_CONNECTORS: Final[list[Case]] = [
     (
         "topics.blacklist: deprecated name; write topics.exclude",
@@ -319,6 +320,17 @@ OF_CONNECTORS: Final[list[Case]] = [
         "did you mean topics?",
         connector(topic="a"),
         connector(topics="a"),
+    ),
+    (
+        "consumer.override.fetch.max.bytes: Kafka Connect overrides only the producer; "
+        "write consumer.fetch.max.bytes",
+        connector(consumer_override_fetch_max_bytes="1"),
+        connector(consumer_fetch_max_bytes="1"),
+    ),
+    (
+        "the connectors of a flow share this key; write it in ",
+        two(connector(), connector(CHECKPOINT, consumer_fetch_max_bytes="1")),
+        two(connector(consumer_fetch_max_bytes="1"), connector(CHECKPOINT)),
     ),
 ]
 

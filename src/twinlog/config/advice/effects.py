@@ -167,12 +167,12 @@ def _judge_without_cluster(name: str, role: Role) -> KeyEffect:
     cluster.
     """
     override = f"{role}.override."
-    if name.startswith(override):
-        key = _near_or_same(name.removeprefix(override), CLIENT_KEYS[role])
+    key = name.removeprefix(override).removeprefix(f"{role}.")
+    key = _near_or_same(key, CLIENT_KEYS[role])
+    if role is Role.PRODUCER and name.startswith(override):
         return _dead("an override is read per flow", f"write <flow>.{override}{key}")
-    key = _near_or_same(name.removeprefix(f"{role}."), CLIENT_KEYS[role])
     return _dead(
-        f"a {role} setting without a cluster reaches no client", f"write <alias>.{role}.{key}"
+        f"{role} settings without a cluster reach no client", f"write <alias>.{role}.{key}"
     )
 
 
@@ -268,6 +268,11 @@ def _judge_flow_client(flow: Flow, name: str, role: Role) -> KeyEffect:
     override = f"{role}.override."
     if name.startswith(override):
         key = name[len(override) :]
+        if role is not Role.PRODUCER:
+            key = _near_or_same(key, CLIENT_KEYS[role])
+            sides = ("source",) if role is Role.CONSUMER else _SIDES
+            instead = " or ".join(f"{flow}.{side}.{role}.{key}" for side in sides)
+            return _dead("Kafka Connect overrides only the producer", f"write {instead}")
         if key in CLIENT_KEYS[role]:
             return _KNOWN
         return _unknown_key(f"{flow}.{override}", key, CLIENT_KEYS[role])

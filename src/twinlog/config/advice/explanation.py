@@ -334,7 +334,8 @@ def _why_no_effect(key: str, aliases: list[str]) -> str | None:
         definition = DEFINITIONS.get(name)
         if definition is not None:
             return definition.meaning if definition.support is Support.NO_MEANING else None
-        client = name.removeprefix("source.").removeprefix("target.").replace(".override.", ".", 1)
+        client = name.removeprefix("source.").removeprefix("target.")
+        client = client.replace("producer.override.", "producer.", 1)
         for role in Role:
             row = MEANING_OF.get((role, client.removeprefix(f"{role}.")))
             if prefix and client.startswith(f"{role}.") and row is not None:
