@@ -30,6 +30,8 @@ def test_a_plain_file_has_no_warnings(read: Loader) -> None:
         ("sync.group.offsets = true", "sync.group.offsets.enabled"),
         ("max.tasks = 20", "tasks.max"),
         ("A->B.max.tasks = 20", "A->B.tasks.max"),
+        ("task.max = 20", "tasks.max"),
+        ("A->B.topic.creation.enabled = false", "A->B.topic.creation.enable"),
         ("replication.facto = 1", "replication.factor"),
         ("A->B.topic = t", "A->B.topics"),
         ("B.offset_flush_timeout = 1", "B.offset.flush.timeout.ms"),

@@ -35,14 +35,18 @@ from twinlog.model import Flow
 _ANY_CLIENT = frozenset[str]().union(*CLIENT_KEYS.values())
 _CONVERTERS = ("key.converter.", "value.converter.", "header.converter.")
 _OF_TRANSFORMS = f"{TRANSFORMS}."
+_NEW_TOPICS = "topic.creation."
 _FREE_PREFIXES = (
     _OF_TRANSFORMS,
     *CONNECT_PREFIXES,
-    "topic.creation.",
+    _NEW_TOPICS,
     "metrics.context.",
     *_CONVERTERS,
 )
 """Users choose the names of keys below these prefixes."""
+
+_FIXED_FAMILIES = ("replication.policy", "task", "worker")
+"""Prefixes of keys that are all read, but of which users cannot choose the names."""
 
 _MAKES_NO_TOPIC = (
     "creates no topic: remote topics are created like the source's, with replication.factor; "
@@ -54,7 +58,7 @@ _HTTPS = (
 )
 _WITHOUT_EFFECT = {
     "topic.creation.enable": "",
-    "topic.creation.": _MAKES_NO_TOPIC,
+    _NEW_TOPICS: _MAKES_NO_TOPIC,
     **dict.fromkeys(LISTENER_PREFIXES, _HTTPS),
 }
 """Why a key, or each key with this prefix, has no effect; empty if such keys have an effect."""
@@ -182,8 +186,8 @@ def _known_or_near(prefix: str, name: str) -> KeyEffect:
     """
     if name.startswith(CONNECT_PREFIXES):
         return _dead("a transform is read per flow", f"write <flow>.{name}")
-    family = {key for key in CONNECTOR_NAMES | WORKER_KEYS if key.startswith("replication.policy")}
-    if name.startswith("replication.policy") and name not in family:
+    family = {key for key in CONNECTOR_NAMES | WORKER_KEYS if key.startswith(_FIXED_FAMILIES)}
+    if name.startswith(_FIXED_FAMILIES) and name not in family:
         return _unknown_key(prefix, name, family)
     return _KNOWN
 
@@ -227,7 +231,11 @@ def judge_flow(flow: Flow, name: str) -> KeyEffect:
             "a connection belongs to a cluster, not to a flow",
             f"write {flow.source}.{name} or {flow.target}.{name}",
         )
-    if name in CONNECTOR_NAMES | OWN_FLOW_NAMES or name.startswith(_FREE_PREFIXES):
+    # a key of a group of new topics has four parts, unlike a misspelt topic.creation.enable
+    is_free = name.startswith(_FREE_PREFIXES) and (
+        not name.startswith(_NEW_TOPICS) or name.count(".") > _NEW_TOPICS.count(".")
+    )
+    if is_free or name in CONNECTOR_NAMES | OWN_FLOW_NAMES:
         return _KNOWN
     sided = _judge_sided(flow, name)
     if sided:

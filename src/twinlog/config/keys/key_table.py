@@ -277,17 +277,18 @@ PROCESS_KEYS = words("""
     """)
 """Keys without a prefix that are read once by the process."""
 
-TOP_LEVEL_WORKER_PREFIXES = (
+TOP_LEVEL_WORKER_FAMILIES = (
     "offset.storage",
     "status.storage",
     "config.storage",
     "key.converter",
     "value.converter",
     "header.converter",
-    "task",
-    "worker",
 )
-"""A top-level key with one of these prefixes reaches the workers of every target."""
+TOP_LEVEL_WORKER_PREFIXES = (*TOP_LEVEL_WORKER_FAMILIES, "task", "worker")
+"""A top-level key with one of these prefixes reaches the workers of every target. Users choose the
+names of keys in the families, which are settings of topics and of converters.
+"""
 
 LISTENER_PREFIXES = ("listeners.https.", "admin.listeners.https.")
 
@@ -359,13 +360,14 @@ def worker_meaning(name: str, *, everywhere: bool) -> str | None:
     """Return the meaning of a key of a worker or of the process, or None for any other key.
 
     `everywhere`: the key has no alias prefix. Keys without an alias reach the workers of every
-    target if they begin with one of TOP_LEVEL_WORKER_PREFIXES.
+    target if they begin with one of TOP_LEVEL_WORKER_PREFIXES. Unknown ones of these have a meaning
+    only in TOP_LEVEL_WORKER_FAMILIES.
     """
     if name in WORKER_MEANINGS and name in WORKER_KEYS | PROCESS_KEYS:
         return WORKER_MEANINGS[name]
     if name.startswith(("listeners.https.", "admin.listeners.https.")):
         return WORKER_MEANINGS["admin.listeners"]
-    family = everywhere and name.startswith(TOP_LEVEL_WORKER_PREFIXES)
+    family = everywhere and name.startswith(TOP_LEVEL_WORKER_FAMILIES)
     return _OF_PREFIX if family else None
 
 
