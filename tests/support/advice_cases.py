@@ -244,6 +244,11 @@ OF_KEYS: Final[list[Case]] = [
         lines("A->B.source.cluster.security.protocol = SSL"),
     ),
     (
+        "write B.producer.batch.size or A->B.producer.override.batch.size",
+        lines("A->B.target.producer.batch.size = 1"),
+        lines("B.producer.batch.size = 1"),
+    ),
+    (
         "write B.producer.linger.ms or A->B.producer.override.linger.ms",
         lines("A->B.producer.linger.ms = 1"),
         lines("A->B.producer.override.linger.ms = 1"),

@@ -269,6 +269,8 @@ def _judge_sided(flow: Flow, name: str) -> KeyEffect | None:
     if is_connection_key(rest):
         return _dead("reaches no client without a role", f"write {flow}.{side}.cluster.{rest}")
     role = _role_of(rest)
+    if role is Role.PRODUCER:
+        return _judge_producer(flow, rest)
     return _judge_client(f"{flow}.{side}.", rest, role) if role else None
 
 
@@ -285,12 +287,19 @@ def _judge_flow_client(flow: Flow, name: str, role: Role) -> KeyEffect:
             return _KNOWN
         return _unknown_key(f"{flow}.{override}", key, CLIENT_KEYS[role])
     if role is Role.PRODUCER:
-        key = _near_or_same(name.removeprefix("producer."), CLIENT_KEYS[role])
-        return _dead(
-            "does not reach the producer of the copied records",
-            f"write {flow.target}.producer.{key} or {flow}.producer.override.{key}",
-        )
+        return _judge_producer(flow, name)
     return _judge_client(f"{flow}.", name, role)
+
+
+def _judge_producer(flow: Flow, name: str) -> KeyEffect:
+    """Return the effect of a producer's key that only MirrorMaker 2's producer of offset syncs
+    reads.
+    """
+    key = _near_or_same(name.removeprefix("producer."), CLIENT_KEYS[Role.PRODUCER])
+    return _dead(
+        "does not reach the producer of the copied records",
+        f"write {flow.target}.producer.{key} or {flow}.producer.override.{key}",
+    )
 
 
 def _judge_client(prefix: str, name: str, role: Role) -> KeyEffect:
