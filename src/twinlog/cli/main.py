@@ -185,6 +185,8 @@ def _exit_code(error: BaseException, answer: Envelope) -> int:
     """Report an error and return its exit code. The report is one line, or one per error in a
     configuration. A traceback follows if the error is a bug of Twinlog or the log level is DEBUG.
     """
+    if isinstance(error, OSError) and error.errno in DISK_FULL:
+        error = _disk_full_error(error)
     match error:
         case click.exceptions.Exit():
             return error.exit_code
@@ -199,13 +201,6 @@ def _exit_code(error: BaseException, answer: Envelope) -> int:
             # the reader has closed the pipe (`| head`), so discard all further output
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return EXIT_FAILED
-        case OSError() if error.errno in DISK_FULL:
-            try:
-                sys.stdout.flush()
-            except OSError:  # it is stdout's disk, so discard the text, which is in the buffer
-                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            what = f"{error.filename or 'output'} cannot be written: {error.strerror}"
-            return _exit_code(EnvironmentMissing(f"{what}; make room on its disk"), answer)
         case TwinlogError():
             for problem in error.each if isinstance(error, ConfigError) else (error,):
                 write_line(f"twinlog: {problem}", sys.stderr)
@@ -221,6 +216,16 @@ def _exit_code(error: BaseException, answer: Envelope) -> int:
             return EXIT_FAILED
         case _:
             raise error
+
+
+def _disk_full_error(error: OSError) -> EnvironmentMissing:
+    """Return the error for a full disk. If it is stdout's disk, discard the text in the buffer."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    what = f"{error.filename or 'output'} cannot be written: {error.strerror}"
+    return EnvironmentMissing(f"{what}; make room on its disk")
 
 
 def _write_traceback(error: BaseException) -> None:

@@ -95,7 +95,8 @@ def rest_config(raw: Settings) -> RestConfig:
 EVERY_ADDRESS: Final = "0.0.0.0"  # noqa: S104 (an empty host is Connect's word for it)
 THIS_MACHINE: Final = "127.0.0.1"
 _LISTENER: Final = re.compile(
-    r"(?P<scheme>https?)://(?P<host>\[[0-9a-f:.]+\]|[^\[\]:/]*):(?P<port>[0-9]{1,9})/?", re.IGNORECASE
+    r"(?P<scheme>https?)://(?P<host>\[[0-9a-f:.]+\]|[^\[\]:/]*):(?P<port>[0-9]{1,9})/?",
+    re.IGNORECASE,
 )
 
 

@@ -502,7 +502,9 @@ def report(*, is_ready: bool) -> dict[str, Any]:
             ClusterReport(alias="B", addresses="b:9092", problem=None if is_ready else problem),
         ),
         flows=(flow,),
-        certificates=() if is_ready else (Problem(code="CERTIFICATE_EXPIRED", message="A has expired"),),
+        certificates=()
+        if is_ready
+        else (Problem(code="CERTIFICATE_EXPIRED", message="A has expired"),),
     )
     return {"twinlog.control.check.mirror_check.check": returns(found)}
 

@@ -61,7 +61,8 @@ def test_events_go_to_the_file_and_warnings_to_stderr_as_well(
 
 
 @pytest.mark.parametrize(
-    ("wanted", "printed"), [(Loudness.QUIET, ["trouble"]), (Loudness.NORMAL, ["trouble", "is over"])]
+    ("wanted", "printed"),
+    [(Loudness.QUIET, ["trouble"]), (Loudness.NORMAL, ["trouble", "is over"])],
 )
 def test_quiet_leaves_out_good_news_of_every_thread(
     wanted: Loudness, printed: list[str], capsys: pytest.CaptureFixture[str]

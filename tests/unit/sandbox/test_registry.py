@@ -29,6 +29,6 @@ def test_a_cluster_that_is_named_twice_is_stopped_once(folder: Path) -> None:
 
 
 def test_an_unknown_name_stops_no_cluster(folder: Path) -> None:
-    with pytest.raises(UsageError, match="no cluster 'targte' in .*; known: source, target"):
+    with pytest.raises(UsageError, match=r"no cluster 'targte' in .*; known: source, target"):
         down(["source", "targte"], folder)
     assert [cluster.name for cluster in status(folder)] == ["source", "target"]

@@ -142,23 +142,31 @@ def _why_unused(setting: Setting, connector: Connector, leading: Connector) -> s
     if preferred is not None and setting.key.startswith(_CONSUMER):
         return f"{preferred.key} ({preferred.location}) takes precedence"
     owner = section_of(setting.key)
+    if owner is None:
+        return _why_shared_is_unused(setting, connector, leading)
+    if owner == _SECTIONS[connector.name]:
+        return None
     used = None if connector is leading else leading.keys.get(setting.key)
-    if owner == _SECTIONS[connector.name] or (owner is None and connector is leading):
-        return None
-    if used is None and provider_key(setting.key):
-        return None
-    if setting.key in _OWN or (used is not None and setting.value == used.value):
+    if used is not None and setting.value == used.value:
         return ""
-    if owner is None and used is None:
-        return f"the connectors of a flow share this key; write it in {leading.keys[CLASS].file}"
-    if owner is None and used is not None:
-        return (
-            f"the connectors of a flow share this key, and the value of the {leading.name} "
-            f"({used.location}) is used"
-        )
     if connector.name == _CHECKPOINT and setting.key.startswith("topics"):
         return "group offsets are translated for all topics of the flow"
     return f"has no effect in a {connector.name}"
+
+
+def _why_shared_is_unused(setting: Setting, connector: Connector, leading: Connector) -> str | None:
+    """Return the same as `_why_unused` for a key that all connectors share."""
+    used = leading.keys.get(setting.key)
+    if connector is leading or (used is None and provider_key(setting.key)):
+        return None
+    if setting.key in _OWN or (used is not None and setting.value == used.value):
+        return ""
+    if used is None:
+        return f"the connectors of a flow share this key; write it in {leading.keys[CLASS].file}"
+    return (
+        f"the connectors of a flow share this key, and the value of the {leading.name} "
+        f"({used.location}) is used"
+    )
 
 
 def names_of_connectors(flow: Flow) -> Names:
