@@ -36,9 +36,12 @@ def on_signals(stop: Ask, reload: Ask | None = None) -> Iterator[None]:
     """
     asked = list[int]()
     had_terminal, quiet = _has_terminal(), is_quiet()
+    # nohup ignores SIGHUP, so that the command continues when its terminal is closed
+    has_nohup = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
 
     def on_signal(number: int, _frame: FrameType | None) -> None:
-        if number == signal.SIGHUP and reload is not None and had_terminal == _has_terminal():
+        is_reload = number == signal.SIGHUP and (has_nohup or had_terminal == _has_terminal())
+        if is_reload and reload is not None:
             _thread.start_new_thread(reload, (signal.Signals(number).name,))
             return
         if asked:
@@ -56,9 +59,7 @@ def on_signals(stop: Ask, reload: Ask | None = None) -> Iterator[None]:
             # not `print`, which is not reentrant and may be what the signal has interrupted
             os.write(STDERR, b"\rshutting down; a second signal stops immediately\n")
 
-    # with nohup, SIGHUP is ignored, so that the command continues when its terminal is closed
-    is_kept = reload is None and signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
-    numbers = [number for number in ENDING if not (is_kept and number == signal.SIGHUP)]
+    numbers = ENDING[:-1] if has_nohup and reload is None else ENDING
     before = {number: signal.signal(number, on_signal) for number in numbers}
     try:
         yield
