@@ -295,7 +295,8 @@ def _judge_producer(flow: Flow, name: str) -> KeyEffect:
     """Return the effect of a producer's key that only MirrorMaker 2's producer of offset syncs
     reads.
     """
-    key = _near_or_same(name.removeprefix("producer."), CLIENT_KEYS[Role.PRODUCER])
+    key = name.removeprefix("producer.").removeprefix("override.")
+    key = _near_or_same(key, CLIENT_KEYS[Role.PRODUCER])
     return _dead(
         "does not reach the producer of the copied records",
         f"write {flow.target}.producer.{key} or {flow}.producer.override.{key}",
