@@ -37,7 +37,7 @@ KEYS = sorted(
         *(one.partition(".")[2] for one in OF_CLIENTS),
     }
 )
-PLACES = ("", "A.", "A->B.", "A->B.source.", "A->B.source.cluster.")
+PLACES = ("", "A.", "A->B.", "A->B.source.", "A->B.source.cluster.", "A->B.target.")
 ADVISED = re.compile(r"(?:; write |did you mean )(.*?)\??$")
 STANDS_FOR = {
     "<flow>": "A->B",

@@ -267,7 +267,9 @@ def _judge_sided(flow: Flow, name: str) -> KeyEffect | None:
     if rest.startswith("cluster.") and is_connection_key(rest.removeprefix("cluster.")):
         return _KNOWN
     if is_connection_key(rest):
-        return _dead("reaches no client without a role", f"write {flow}.{side}.cluster.{rest}")
+        key = _near_or_same(rest, CONNECTION_KEYS)
+        scope = f"{flow}.source.cluster" if side == "source" else flow.target
+        return _dead("reaches no client without a role", f"write {scope}.{key}")
     role = _role_of(rest)
     if role is Role.PRODUCER:
         return _judge_producer(flow, rest)
