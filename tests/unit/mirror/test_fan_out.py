@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from twinlog.errors import CorruptData
+from twinlog.errors import CorruptData, PartitionError
 from twinlog.mirror.copy.fan_out import (
     Branch,
     FanOut,
@@ -216,6 +216,19 @@ def test_trouble_of_one_branch_brings_all_to_rest() -> None:
     assert fan.trouble is not None
     assert not fan.wants_fetch
     assert [sent(branch) for branch in fan.parts] == [[], [], []]
+
+
+def test_branch_in_trouble_does_not_announce_that_its_lost_records_were_read() -> None:
+    fan = a_fan()
+    fetch(fan, a_batch(0, 30))
+    written(fan)
+    lost = fan.parts[0]
+    sent(lost)
+    lost.on_disconnected(PartitionError("lost", code="TARGET_DISCONNECTED"), NOW)
+    runs = list(lost.tail.runs)
+    fan.drain()
+    assert lost.tail.runs == runs
+    assert next_upstream(runs, 0) != 30, "the next start reads the lost records again"
 
 
 def test_records_before_a_bad_batch_are_taken_and_the_next_read_begins_with_it() -> None:

@@ -312,6 +312,31 @@ def test_late_markers_do_not_move_a_drained_copy_past_dropped_records() -> None:
     assert (copy.acked_ordinal, copy.acked_upstream) == (0, 0), "the next lane reads both again"
 
 
+@pytest.mark.parametrize("errors", [(), (6,), (10, 6)], ids=["lost", "refused", "too-large"])
+def test_marker_after_trouble_does_not_move_a_copy_past_records_that_are_not_on_the_target(
+    errors: tuple[int, ...],
+) -> None:
+    """A copy in trouble stays in its lane until its map rows are answered. The source's responses
+    and a Release that arrive in the meantime must not count the failed batches as copied. Otherwise
+    the map would have a row according to which the next start reads after them.
+    """
+    copy = a_copy()
+    copy.on_fetched(fetched(batch(0, 1)), (), NOW)
+    sent(copy)
+    answer(copy, K)
+    copy.on_fetched(fetched(batch(1, 3), batch(4, 3)), (), NOW)
+    sent(copy)
+    for error in errors:
+        answer(copy, -1, error=error)
+    copy.on_disconnected(PartitionError("lost", code="TARGET_DISCONNECTED"), NOW)
+    assert copy.trouble is not None
+    copy.on_fetched(fetched(marker(7, epoch=0)), (), NOW)
+    runs = list(copy.tail.runs)
+    copy.note_position()
+    assert (copy.acked_ordinal, copy.acked_upstream, copy.is_idle) == (1, 1, False)
+    assert copy.tail.runs == runs
+
+
 def test_nothing_is_sent_after_an_error_until_everything_is_answered() -> None:
     copy = a_copy()
     copy.on_fetched(fetched(*(batch(n, 1) for n in range(8))), (), NOW)

@@ -187,7 +187,7 @@ class DeadLetters(PartitionCopy):
             for record, failure in zip(records, answer.quarantined, strict=True):
                 self.queue(self._batch(record, failure), now_ms)
             stretch.is_quarantined = True
-        return self.is_idle and self.trouble is None
+        return self.is_idle
 
     def known_from(self, position: int) -> KnownDeadLetters:
         """Return the dead letters at or after `position`, the source offset at which the next lane

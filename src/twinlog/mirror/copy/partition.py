@@ -305,8 +305,11 @@ class PartitionCopy:
 
     @property
     def is_idle(self) -> bool:
-        """Whether every record that was read is on the target."""
-        return self.state is CopyState.COPYING and not self._queue and not self._in_flight
+        """Whether every record that was read is on the target. False after any trouble, because
+        rejected batches, and batches that got no response, are no longer in memory.
+        """
+        is_copying = self.state is CopyState.COPYING and self.trouble is None
+        return is_copying and not (self._queue or self._in_flight or self._splitter.refused)
 
     @property
     def is_listed(self) -> bool:
