@@ -94,7 +94,7 @@ def test_jump_that_a_dead_lane_could_not_note_is_found_at_the_next_start(flow: R
     flow.put(range(10))
     before_the_row = (
         "import twinlog.mirror.copy.partition as c, os, signal\n"
-        "c.PartitionCopy._trouble = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "c.PartitionCopy.stop = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     with flow.mirror(prelude=before_the_row) as mirror:
         flow.copied(10)

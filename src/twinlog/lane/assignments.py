@@ -70,10 +70,11 @@ responses mean.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from dataclasses import replace
 from functools import partial
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from twinlog.errors import Fate, PartitionError, TwinlogError
 from twinlog.lane.cold_starts import ColdStarts
@@ -102,6 +103,7 @@ from twinlog.lane.watches.offset_gaps import GapWatch
 from twinlog.lane.watches.stalls import NO_LEADER_AFTER_S, NoLeaderWatch, StallWatch
 from twinlog.mirror.copy.dead_letters import DeadLetters
 from twinlog.mirror.copy.fan_out import Branch, Copy, FanOut, read_to
+from twinlog.mirror.copy.intake import OutBatch
 from twinlog.mirror.copy.partition import CopyState, PartitionCopy
 from twinlog.mirror.copy.transformed import TransformedCopy
 from twinlog.mirror.map.map_tail import MapTail, first_runs
@@ -583,6 +585,12 @@ class Assignments:
         # positions of transformed copies are written every second, because records that a filter
         # drops would otherwise be read again after a crash
         self._note_marks(copy for copy in self._copies() if isinstance(copy, TransformedCopy))
+        free_responses(
+            batch
+            for copy in self._copies()
+            for part in copy.parts
+            for batch in part.waiting_batches()
+        )
         self._unsettled.update(self._partitions)
         self._stalls.poll()
         self._gaps.poll()
@@ -617,6 +625,22 @@ class Assignments:
         return Throttle(
             source_ms=self._ports.source.muted_ms(), target_ms=self._ports.target.muted_ms()
         )
+
+
+def free_responses(batches: Iterable[OutBatch]) -> None:
+    """Copy these batches out of Fetch responses of which they are less than half.
+
+    A batch is a slice of a response, which may be thousands of times as large, and only the batch
+    counts against the lane's memory. So a few batches that wait long, for example because one of
+    several target brokers does not respond, must not keep whole responses in memory.
+    """
+    waiting, sizes = list(batches), Counter[int]()
+    for batch in waiting:
+        sizes[id(batch.data.obj)] += len(batch.data)
+    for batch in waiting:
+        response = cast("Sized", batch.data.obj)
+        if 2 * sizes[id(response)] < len(response):
+            batch.data = memoryview(bytearray(batch.data))
 
 
 def _is_waiting(copy: Copy) -> bool:

@@ -16,7 +16,7 @@ from tests.support.driver import HandClock, work_of
 from tests.support.lane_takes import take
 from tests.support.one_copy import NOW, batch, fetched
 from tests.support.python_transformer import PythonTransformer
-from twinlog.cluster.net.framing import FramePool
+from twinlog.cluster.net.framing import FramePool, _is_free
 from twinlog.errors import Fate, PartitionError, Unreachable
 from twinlog.lane.assignments import Assignments
 from twinlog.lane.late_requests import USER_TIMEOUT_MS
@@ -219,6 +219,29 @@ def test_load_is_waiting_records_and_traffic_since_the_last_report(lane: Lane) -
         assert report.load == LaneLoad(
             waiting_records=3, free_bytes=free, received_bytes=received, sent_bytes=sent
         )
+
+
+@pytest.mark.parametrize(
+    ("other_bytes", "is_freed"), [(1 << 20, True), (40, False)], ids=["a part", "most of it"]
+)
+def test_batch_that_waits_for_long_does_not_keep_its_whole_response_in_memory(
+    lane: Lane, other_bytes: int, *, is_freed: bool
+) -> None:
+    """A batch is a slice of a Fetch response, and only the batch counts against the lane's memory.
+    So after two reports a batch that is a small part of its response must have bytes of its own.
+    """
+    raw = batch(1, 3)
+    response = bytearray(raw) + bytes(other_bytes)
+    lane.take(handed())
+    (copy,) = lane.assignments._copies()
+    assert isinstance(copy, PartitionCopy)
+    copy.on_fetched(memoryview(response)[: len(raw)], (), NOW)
+    copy.tail.on_durable(copy.tail.runs[-1])
+    for may_be_freed in (False, True):
+        lane.assignments.report()
+        assert _is_free(response) is (may_be_freed and is_freed)
+    sent = copy.next_batch(NOW)
+    assert sent is not None and bytes(sent.data) == bytes(response[: len(raw)])
 
 
 def test_rows_that_were_handed_over_are_not_written_again_under_the_same_leader(

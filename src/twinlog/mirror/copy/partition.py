@@ -77,7 +77,7 @@ certainly not appended (`batch_sizes`).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from enum import StrEnum
 from typing import Final
@@ -216,6 +216,7 @@ class PartitionCopy:
         self._queue: deque[OutBatch] = deque()
         self._in_flight = InFlight()
         self._splitter = Splitter(rules.producer_id)
+        self._waiting_below = start.ordinal
 
     # -- batches from the source
 
@@ -256,6 +257,14 @@ class PartitionCopy:
             self.tail.announce(run, fingerprint(first_record(batch.data)), always=True)
         self._queue.append(batch)
         self.queued_bytes += len(batch.data)
+
+    def waiting_batches(self) -> Iterator[OutBatch]:
+        """Yield the batches that have been in memory since the last call."""
+        for batch in (*self._in_flight, *self._queue):
+            if batch.ordinal >= self._waiting_below:
+                break
+            yield batch
+        self._waiting_below = self.intake.ordinal
 
     def has_read(self) -> None:
         """Finish a Fetch response: drop the queue if the copy has stopped. Request the copy's first
@@ -344,7 +353,7 @@ class PartitionCopy:
             return None
         batch = self._queue[0]
         if self.leader.needs_check:
-            self._trouble(self.leader.trouble(self.target), now_ms)
+            self.stop(self.leader.trouble(self.target), now_ms)
             return None
         if (
             self.tail.durable_ordinal < self._ordinal_to_announce(batch)
@@ -465,14 +474,14 @@ class PartitionCopy:
             if self._splitter.keeps(batch, error, refused):
                 self._send_again(now_ms)
             else:
-                self._trouble(refused, now_ms)
+                self.stop(refused, now_ms)
             return
         distance = base_offset - (self._k + batch.ordinal)
         # repeats are detected before K is checked: an earlier lane may have written its batch at
         # any offset, and with other records than this lane's
         is_repeat = self._is_repeat(log_append_time_ms, batch, now_ms)
         if is_repeat or (self._splitter.refused and not distance):
-            self._trouble(refusals.other_writer_error(self.target, batch), now_ms)
+            self.stop(refusals.other_writer_error(self.target, batch), now_ms)
         elif distance:
             self._off_by(batch, distance, now_ms)
         else:
@@ -491,7 +500,7 @@ class PartitionCopy:
         self._queue = deque(parts)
         self.queued_bytes += sum(len(batch.data) for batch in parts)
         if reason is not None or not self._announce_again(parts):
-            self._trouble(reason or refusals.unchecked_log_error(self.target), now_ms)
+            self.stop(reason or refusals.unchecked_log_error(self.target), now_ms)
         # from now on the topic counts as one that may reject batches, so nothing is joined
         self._is_proven, self._may_reject_records, self.intake.join_bytes = False, True, 0
 
@@ -543,11 +552,11 @@ class PartitionCopy:
         if distance < 0:
             runs = self.tail.runs
             gap = refusals.gap_error(self.source, self.target, batch, begin, -distance, runs)
-            self._trouble(gap, now_ms)
+            self.stop(gap, now_ms)
         elif self._rules.is_ours_alone:
-            self._trouble(refusals.foreign_error(self.target, batch, begin, distance), now_ms)
+            self.stop(refusals.foreign_error(self.target, batch, begin, distance), now_ms)
         elif self._splitter.refused:
-            self._trouble(refusals.other_writer_error(self.target, batch), now_ms)
+            self.stop(refusals.other_writer_error(self.target, batch), now_ms)
         else:
             self._shift(batch, distance, now_ms)
 
@@ -562,16 +571,13 @@ class PartitionCopy:
         self._clean(batch, begin + distance, now_ms)
         self.others.note_foreign(begin, begin + distance, batch.ordinal)
 
-    def _trouble(self, error: PartitionError, now_ms: int) -> None:
-        if self.trouble is None or rank(error) > rank(self.trouble):
-            self.trouble = error
-        self._trouble_until_ms = now_ms + TROUBLE_MS
-
     def stop(self, error: PartitionError, now_ms: int) -> None:
         """Send nothing more because of this error. After the copy has drained, the next start
         checks the target's log.
         """
-        self._trouble(error, now_ms)
+        if self.trouble is None or rank(error) > rank(self.trouble):
+            self.trouble = error
+        self._trouble_until_ms = now_ms + TROUBLE_MS
 
     # -- draining and marks
 
@@ -586,7 +592,7 @@ class PartitionCopy:
         self.has_unknown_outcomes |= bool(self._in_flight)
         self.queued_bytes -= drop(self._in_flight)
         self.in_flight_bytes = 0
-        self._trouble(error, now_ms)
+        self.stop(error, now_ms)
 
     def drain(self) -> None:
         """Send nothing more. The lane gives the partition back to the driver as soon as
