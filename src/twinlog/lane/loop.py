@@ -14,6 +14,7 @@ gives the partitions to another lane.
 from __future__ import annotations
 
 import logging
+import select
 import selectors
 import time
 from collections.abc import Sequence
@@ -167,7 +168,7 @@ class LaneLoop:
                     next_mark = now + MARK_S
                     self._assignments.note_marks()
             self._assignments.report()
-            self._channel.flush()
+            self._send_rest()
         finally:
             if self._range_port is not None:
                 self._range_port.close()
@@ -176,6 +177,17 @@ class LaneLoop:
             self._target_cluster.close()
             self._target_selector.close()
             self._selector.close()
+
+    def _send_rest(self) -> None:
+        """Wait until the socket to the driver has accepted all messages. Without the last Released
+        messages, the driver would regard these partitions as lost.
+        """
+        writable = select.poll()
+        writable.register(self._channel, select.POLLOUT)
+        while self._channel.wants_write:
+            self._check_silence()
+            writable.poll(IDLE_TURN_S * 1000)
+            self._channel.receive()  # also sends, and reads the pongs on which silence depends
 
     def _take_events(self) -> None:
         """Wait for sockets that are ready, and handle them."""

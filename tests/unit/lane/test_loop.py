@@ -13,9 +13,11 @@ from typing import Any, cast
 import pytest
 
 from tests.support.driver import work_of
+from twinlog.clock import boot_clock
 from twinlog.cluster.net.hot_connection import HotConnection
 from twinlog.lane import loop as lane_loop
 from twinlog.lane.loop import LaneLoop
+from twinlog.lane.messages import EndLane
 from twinlog.lane.sides.source_state import WaitsFor
 from twinlog.model import TopicPartition
 
@@ -25,16 +27,29 @@ LONG_S = 0.5
 
 
 class Channel:
-    """A channel whose driver sends nothing."""
+    """A channel whose driver sends nothing. Each call sends one of the waiting messages."""
 
     def __init__(self) -> None:
         self.here, self.there = socket.socketpair()
+        self.last_heard = boot_clock()
+        self.unsent = list[object]()
 
     def fileno(self) -> int:
         return self.here.fileno()
 
+    @property
+    def wants_write(self) -> bool:
+        return bool(self.unsent)
+
     def receive(self) -> list[object]:
+        self.flush()
         return []
+
+    def send(self, message: object) -> None:
+        self.unsent.append(message)
+
+    def flush(self) -> None:
+        del self.unsent[:1]
 
 
 class Opened:
@@ -131,3 +146,13 @@ def test_response_wakes_a_lane_that_reads_no_more_until_the_target_has_caught_up
     source._brokers[NODE].is_fetching = False  # the lane's memory is full, so nothing is fetched
     lane.broker.send(b"\0")
     assert lane.turn() < LONG_S
+
+
+def test_lane_does_not_end_before_its_last_messages_are_sent(lane: Lane) -> None:
+    """If many partitions are released together, the socket to the driver does not accept all
+    messages immediately. Without its Released, a partition would count as lost.
+    """
+    lane.channel.unsent += [object()] * 3
+    lane.loop.accept([EndLane()])
+    lane.loop.run()
+    assert lane.channel.unsent == []
