@@ -101,7 +101,7 @@ class FetchSession:
         self.version = version
         self._is_kept = is_kept
         self._isolation = isolation
-        self._tail = compact_string(rack) + EMPTY_TAGS
+        self._rack = rack
         self._wanted: dict[TopicPartition, FetchPosition] = {}
         self._known: dict[TopicPartition, FetchPosition] = {}
         self._changed: dict[TopicPartition, None] = {}
@@ -115,7 +115,7 @@ class FetchSession:
     def __len__(self) -> int:
         return len(self._wanted)
 
-    def __contains__(self, tp: TopicPartition) -> bool:
+    def __contains__(self, tp: object) -> bool:
         return tp in self._wanted
 
     def want(self, tp: TopicPartition, topic_id: TopicId, position: FetchPosition) -> None:
@@ -149,8 +149,13 @@ class FetchSession:
         high_watermark, last_stable = self._ends[tp]
         return last_stable if self._isolation is Isolation.READ_COMMITTED else high_watermark
 
-    def request(self, *, max_wait_ms: int, max_bytes: int, min_bytes: int = 1) -> list[bytes]:
-        """Return the body of the next request. The previous response must have been parsed."""
+    def request(
+        self, *, max_wait_ms: int, max_bytes: int, min_bytes: int = 1, names_rack: bool = True
+    ) -> list[bytes]:
+        """Return the body of the next request. The previous response must have been parsed.
+        `names_rack`: whether leaders may name a replica in the session's rack, and then return no
+        records.
+        """
         if self._session_epoch == 0:
             named, forgotten = list(self._wanted), []
         else:
@@ -166,7 +171,8 @@ class FetchSession:
             self._session_id,
             self._session_epoch if self._is_kept else _NO_SESSION,
         )
-        parts = [head, self._topics(named), self._encode_forgotten(forgotten), self._tail]
+        tail = compact_string(self._rack if names_rack else "") + EMPTY_TAGS
+        parts = [head, self._topics(named), self._encode_forgotten(forgotten), tail]
         for tp in forgotten:
             del self._known[tp]
             self._ends.pop(tp, None)

@@ -4,7 +4,8 @@ is valid: the responses may be stale.
 
 import selectors
 from collections.abc import Iterator
-from typing import Any, cast
+from types import SimpleNamespace
+from typing import Any, Final, cast
 
 import pytest
 
@@ -12,10 +13,12 @@ from tests.support.driver import HandClock, work_of
 from twinlog.cluster.net.framing import FramePool
 from twinlog.lane.sides import near_replicas
 from twinlog.lane.sides.cluster_side import ClusterSide, Leader
+from twinlog.lane.sides.near_replicas import NearReplicas
 from twinlog.lane.sides.pace import TopicBuckets
 from twinlog.lane.sides.source_side import REFRESH_EVERY_S, SourceSide
 from twinlog.lane.sides.source_state import SourceState, WaitsFor
 from twinlog.model import NO_TOPIC_ID, Isolation, TopicPartition
+from twinlog.wire.fetch import FETCH, VERSION_BY_NAME
 
 TP = TopicPartition("orders", 0)
 LEADER, NEAR = 1, 2
@@ -28,6 +31,7 @@ class Copied:
     source_topic_id = NO_TOPIC_ID
     queued_bytes = 0
     wants_fetch = True
+    intake: Any
 
 
 class Brokers(ClusterSide):
@@ -95,3 +99,49 @@ def test_leader_is_queried_again_although_a_near_replica_has_nothing_new(rig: Ri
     rig.asks(after_s=REFRESH_EVERY_S + 1)
     assert rig.state.waits_for is WaitsFor.BROKER
     assert rig.source._near.broker_to_read(TP, LEADER) == LEADER
+
+
+class Asked:
+    """A connection to a broker that records the Fetch requests."""
+
+    may_send = True
+    api_versions: Final = {FETCH: (0, VERSION_BY_NAME)}
+
+    def __init__(self) -> None:
+        self.requests: list[list[bytes]] = []
+
+    def submit(self, _key: int, _version: int, parts: list[bytes], _broker: object) -> None:
+        self.requests.append(parts)
+
+
+def reached(rig: Rig, monkeypatch: pytest.MonkeyPatch, brokers: int) -> list[Asked]:
+    """Let the rig reach this many brokers, each of which leads one partition. Return their
+    connections.
+    """
+    connections = [Asked() for _ in range(brokers)]
+    monkeypatch.setattr(Brokers, "connection_to", lambda _self, node: connections[node])
+    monkeypatch.setattr(Brokers, "flush", lambda _self, _node, _connection: None)
+    for node in range(brokers):
+        copied = Copied()
+        copied.source = TopicPartition("orders", node)
+        copied.intake = SimpleNamespace(position=0, last_fetched_epoch=-1)
+        rig.side.leaders[copied.source] = Leader(node, 0)
+        rig.source.add(cast("Any", copied))
+    return connections
+
+
+def test_fetch_names_no_rack_while_the_replica_there_is_avoided(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If a leader knows a replica in the rack that a Fetch names, it returns no records. So a
+    partition whose nearby replica fails, although the leader still names it, would never be read.
+    """
+    (leader,) = reached(rig, monkeypatch, brokers=1)
+    near = rig.source._near = NearReplicas("rack-2", rig.clock)
+    for fails in (False, True, False):
+        if fails:
+            near.avoid(TP)
+        rig.source.pump(hurry=False)
+        rig.source._brokers[0].is_fetching = False
+        assert (b"rack-2" in leader.requests[-1][-1]) is not fails
+        rig.clock.now += near_replicas.AVOIDED_FOR_S if fails else 0

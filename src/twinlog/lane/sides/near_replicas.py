@@ -4,11 +4,13 @@
 If a partition has a replica in the local rack, its leader returns that replica's ID and no records.
 The replica is read for some minutes, and then the leader is queried again. The leader is queried
 immediately if the replica does not respond. The same applies to errors that the replica may return
-only because it is a follower: it lags, is fenced, or the position is out of its range.
+only because it is a follower: it lags, is fenced, or the position is out of its range. A leader
+returns records only if it names no replica, so requests do not contain the rack for some time then.
 """
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import Final
 
 from twinlog.clock import Clock
@@ -18,9 +20,7 @@ PREFERRED_FOR_S: Final = 300.0
 """Seconds for which a nearby replica is read, as in Java's consumer (metadata.max.age.ms)."""
 
 AVOIDED_FOR_S: Final = 10.0
-"""After a nearby replica failed, the partition is read from its leader for this many seconds, even
-if the leader names a replica.
-"""
+"""After a nearby replica failed, the partition is read from its leader for this many seconds."""
 
 CONNECTED_WITHIN_S: Final = 5.0
 
@@ -46,12 +46,16 @@ class NearReplicas:
         """Read the partition from `node`, the replica that its leader named, and return True.
         Return False if a nearby replica of the partition has failed recently.
         """
-        now = self._clock.monotonic()
-        if self._avoided.get(tp, 0.0) > now:
+        if self.avoids_any((tp,)):
             return False
-        self._avoided.pop(tp, None)
-        self._chosen[tp] = (node, now)
+        self._chosen[tp] = (node, self._clock.monotonic())
         return True
+
+    def avoids_any(self, tps: Container[TopicPartition]) -> bool:
+        """Return True if a nearby replica of one of these partitions has failed recently."""
+        now = self._clock.monotonic()
+        self._avoided = {tp: until for tp, until in self._avoided.items() if until > now}
+        return any(tp in tps for tp in self._avoided)
 
     def is_read(self, tp: TopicPartition, node: int) -> bool:
         """Return True if the partition is read from broker `node` because that is a nearby replica,

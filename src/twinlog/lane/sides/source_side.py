@@ -231,6 +231,7 @@ class SourceSide:
                 max_wait_ms=min(wait_ms, broker.gathering.longest_ms) if gathered else wait_ms,
                 max_bytes=min(broker.size.most_bytes, room),
                 min_bytes=max(self.tuning.fetch_least_bytes, gathered),
+                names_rack=not self._near.avoids_any(broker.session),
             )
             connection.submit(FETCH, broker.session.version, parts, broker)
             broker.is_fetching = True
