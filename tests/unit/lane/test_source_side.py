@@ -3,6 +3,7 @@ is valid: the responses may be stale.
 """
 
 import selectors
+import struct
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any, Final, cast
@@ -101,6 +102,9 @@ def test_leader_is_queried_again_although_a_near_replica_has_nothing_new(rig: Ri
     assert rig.source._near.broker_to_read(TP, LEADER) == LEADER
 
 
+MB = 1 << 20
+
+
 class Asked:
     """A connection to a broker that records the Fetch requests."""
 
@@ -112,6 +116,12 @@ class Asked:
 
     def submit(self, _key: int, _version: int, parts: list[bytes], _broker: object) -> None:
         self.requests.append(parts)
+
+    @property
+    def most_bytes(self) -> int:
+        """Maximum size of the response to the last request."""
+        _, _, _, most_bytes = struct.unpack_from(">iiii", self.requests[-1][0])
+        return int(most_bytes)
 
 
 def reached(rig: Rig, monkeypatch: pytest.MonkeyPatch, brokers: int) -> list[Asked]:
@@ -128,6 +138,16 @@ def reached(rig: Rig, monkeypatch: pytest.MonkeyPatch, brokers: int) -> list[Ask
         rig.side.leaders[copied.source] = Leader(node, 0)
         rig.source.add(cast("Any", copied))
     return connections
+
+
+@pytest.mark.parametrize(("brokers", "most"), [(1, 8 * MB), (8, 8 * MB), (16, 4 * MB), (99, MB)])
+def test_responses_of_many_brokers_together_fit_into_the_memory(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, brokers: int, most: int
+) -> None:
+    rig.source.memory_bytes = 64 * MB
+    connections = reached(rig, monkeypatch, brokers)
+    rig.source.pump(hurry=False)
+    assert [one.most_bytes for one in connections] == [most] * brokers
 
 
 def test_fetch_names_no_rack_while_the_replica_there_is_avoided(

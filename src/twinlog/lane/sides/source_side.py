@@ -214,6 +214,9 @@ class SourceSide:
         room = self._room()
         if room < MIN_ROOM_BYTES:
             return
+        readers = sum(len(broker.session) > 0 for broker in self._brokers.values())
+        # all brokers may respond before the memory is checked again
+        room = min(room, max(MIN_ROOM_BYTES, self.memory_bytes // readers))
         hurry = hurry or (
             bool(self._in[WaitsFor.BROKER]) and self.clock.monotonic() < self._restless_until
         )
