@@ -12,6 +12,7 @@ import pytest
 
 from tests.support.driver import HandClock, work_of
 from twinlog.cluster.net.framing import FramePool
+from twinlog.errors import CorruptData
 from twinlog.lane.sides import near_replicas
 from twinlog.lane.sides.cluster_side import ClusterSide, Leader
 from twinlog.lane.sides.near_replicas import NearReplicas
@@ -19,7 +20,7 @@ from twinlog.lane.sides.pace import TopicBuckets
 from twinlog.lane.sides.source_side import REFRESH_EVERY_S, SourceSide
 from twinlog.lane.sides.source_state import SourceState, WaitsFor
 from twinlog.model import NO_TOPIC_ID, Isolation, TopicPartition
-from twinlog.wire.fetch import FETCH, VERSION_BY_NAME
+from twinlog.wire.fetch import FETCH, VERSION_BY_NAME, FetchedPartition
 
 TP = TopicPartition("orders", 0)
 LEADER, NEAR = 1, 2
@@ -105,6 +106,20 @@ def test_leader_is_queried_again_although_a_near_replica_has_nothing_new(rig: Ri
 MB = 1 << 20
 
 
+def fetched_from(tp: TopicPartition) -> FetchedPartition:
+    return FetchedPartition(
+        tp=tp,
+        error=0,
+        high_watermark=9,
+        last_stable_offset=9,
+        log_start=0,
+        aborted=(),
+        diverging=None,
+        preferred_replica=-1,
+        records=memoryview(bytearray(1)),
+    )
+
+
 class Asked:
     """A connection to a broker that records the Fetch requests."""
 
@@ -165,3 +180,29 @@ def test_fetch_names_no_rack_while_the_replica_there_is_avoided(
         rig.source._brokers[0].is_fetching = False
         assert (b"rack-2" in leader.requests[-1][-1]) is not fails
         rig.clock.now += near_replicas.AVOIDED_FOR_S if fails else 0
+
+
+@pytest.mark.parametrize("node", [LEADER, NEAR])
+def test_records_that_are_damaged_on_a_near_replica_are_read_from_the_leader(
+    rig: Rig, node: int
+) -> None:
+    """Only the leader's records show if the source is damaged. Otherwise an operator could skip
+    records that the leader still has.
+    """
+    troubled: list[TopicPartition] = []
+    rig.source.events = cast(
+        "Any", SimpleNamespace(on_troubled=lambda tp, _error: troubled.append(tp))
+    )
+    copy: Any = rig.state.copy
+    copy.intake = SimpleNamespace(position=0, jumps=[(0, 3)])
+
+    def on_fetched(*_: object) -> None:
+        raise CorruptData("its CRC is wrong")
+
+    copy.on_fetched = on_fetched
+    rig.source._near.prefer(TP, NEAR)
+    rig.is_read_from(node)
+    assert not rig.source._queue_records(rig.state, fetched_from(TP))
+    assert troubled == ([TP] if node == LEADER else [])
+    assert rig.source._near.avoids_any((TP,)) is (node == NEAR)
+    assert (rig.state.waits_for is WaitsFor.BROKER) is (node == NEAR)

@@ -337,6 +337,18 @@ def test_marker_after_trouble_does_not_move_a_copy_past_records_that_are_not_on_
     assert copy.tail.runs == runs
 
 
+def test_batch_that_could_not_be_read_begins_a_run_when_it_is_read_from_another_replica() -> None:
+    """The batch has a valid CRC, but its first record is damaged."""
+    copy, good = a_copy(), batch(5, 2)
+    bad = bytearray(good)
+    bad[61] ^= 1
+    bad[17:21] = crc32c(bytes(bad[21:])).to_bytes(4, "big")
+    with pytest.raises(CorruptData):
+        copy.on_fetched(fetched(bytes(bad)), (), NOW)
+    copy.on_fetched(fetched(good), (), NOW)
+    assert copy.tail.runs == [Run(0, 5, K)]
+
+
 def test_nothing_is_sent_after_an_error_until_everything_is_answered() -> None:
     copy = a_copy()
     copy.on_fetched(fetched(*(batch(n, 1) for n in range(8))), (), NOW)

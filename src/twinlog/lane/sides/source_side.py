@@ -504,7 +504,11 @@ class SourceSide:
         try:
             copy.on_fetched(fetched.records or EMPTY, fetched.aborted, self.clock.wall_ms())
         except TwinlogError as error:
-            self.events.on_troubled(tp, unreadable_error(error, tp, copy.intake.position))
+            if isinstance(error, CorruptData) and self._near.is_read(tp, state.node):
+                copy.intake.jumps = []
+                self.refetch_from_leader(tp)  # the leader's log may be sound, so the leader decides
+            else:
+                self.events.on_troubled(tp, unreadable_error(error, tp, copy.intake.position))
             return False
         if copy.intake.jumps:
             self.events.on_jumped(tp, copy.intake.jumps)
@@ -585,8 +589,8 @@ class SourceSide:
         tp = state.copy.source
         is_near = self._near.is_read(tp, state.node)
         self._enter(state, WaitsFor.NOTHING)
-        if is_near and (error in STALE_LEADER or error == OFFSET_OUT_OF_RANGE):
-            self._near.avoid(tp)  # a nearby replica may only lag, so the leader decides
+        if is_near and error in STALE_LEADER | {OFFSET_OUT_OF_RANGE, CORRUPT_MESSAGE}:
+            self._near.avoid(tp)  # a nearby replica may lag or be damaged, so the leader decides
             self._seek(state)
         elif error in STALE_LEADER:
             self.side.forget_leader(tp)

@@ -197,9 +197,9 @@ class Intake:
                 at = next_at or self._next(records, at, end, rolled_back, out)
                 good = self.ordinal, self.last_fetched_epoch, self._last_run
         except TwinlogError:
+            self.ordinal, self.last_fetched_epoch, self._last_run = good
             if not out:
                 raise
-            self.ordinal, self.last_fetched_epoch, self._last_run = good
         return out
 
     def _rewritten(
