@@ -134,6 +134,18 @@ def test_replaced_leader_is_not_taken_where_the_newer_one_is_not_known_any_more(
     assert rig.client.closed == 1, "who was behind is asked again"
 
 
+def test_broker_that_does_not_know_that_it_leads_is_not_queried_without_a_pause(rig: Rig) -> None:
+    rig.hears(1, 4)
+    asked = rig.client.asked
+    for _ in range(10):
+        rig.side.forget_leader(TP)
+        rig.side.tick()
+    assert rig.client.asked == asked + 1
+    assert rig.hears(1, 4, after_s=PAUSE_S) == Leader(1, 4)
+    assert rig.client.closed == 1, "the metadata may be stale, so another broker is queried"
+    assert rig.hears(1, 4, after_s=PAUSE_S) == rig.hears(1, 4) == Leader(1, 4)
+
+
 def test_queries_end_and_a_cluster_with_permanently_older_epochs_is_accepted(
     rig: Rig,
 ) -> None:

@@ -200,6 +200,8 @@ class ClusterSide:
     _refreshing: bool = False
     _queried_at: float = 0.0
     _newest: NewestEpochs = field(default_factory=NewestEpochs)
+    _refused: dict[TopicPartition, Leader] = field(default_factory=dict)
+    """Leaders that were forgotten since the last metadata of their partitions."""
     _queries_another: bool = False
     """True if the next query must go to another broker, because the last one may have stale
     metadata.
@@ -255,7 +257,8 @@ class ClusterSide:
         """Forget this partition's leader, because that broker reported that it does not lead the
         partition.
         """
-        self.leaders.pop(tp, None)
+        if (led := self.leaders.pop(tp, None)) is not None:
+            self._refused[tp] = led
         self._wanted_topics.add(tp.topic)
 
     def tick(self) -> None:
@@ -330,7 +333,11 @@ class ClusterSide:
                     unsure.add(topic)
                 else:
                     self.leaderless.pop(tp, None)
-                    self.leaders[tp] = Leader(partition.leader, partition.leader_epoch)
+                    led = self.leaders[tp] = Leader(partition.leader, partition.leader_epoch)
+                    if self._refused.pop(tp, None) == led:
+                        # this metadata or the broker itself is stale; a pause lets it catch up
+                        unsure.add(topic)
+                        self._queries_another = True
         # topics without a leader must not slow down queries for the leaders of other topics
         self._wanted_topics |= unsure
         self._queried_before |= unsure
