@@ -11,8 +11,16 @@ from dataclasses import replace
 import pytest
 
 from tests.support.folded_rows import fold
+from twinlog.channel.codec import MessageCodec
 from twinlog.control.lanes.partitions import Partition, Placement
-from twinlog.control.lanes.takes import former_copy_targets, may_begin, put_off, take_of
+from twinlog.control.lanes.takes import (
+    former_copy_targets,
+    in_messages,
+    may_begin,
+    put_off,
+    take_of,
+)
+from twinlog.lane.messages import MESSAGES, HandOver
 from twinlog.mirror.map.offset_map import (
     END_OF_MAP,
     ChunkRow,
@@ -25,6 +33,7 @@ from twinlog.mirror.map.offset_map import (
 )
 from twinlog.mirror.plan import PartitionPlan, Refusal
 from twinlog.mirror.start.request import runs_for_start
+from twinlog.mirror.start_point import StartPoint
 from twinlog.model import StartAt, StartKind, TopicId, TopicPartition
 
 LATEST = StartAt(StartKind.LATEST)
@@ -65,6 +74,28 @@ def test_a_row_of_the_map_counts_more_than_a_refusal_that_is_older() -> None:
     key = PartitionKey(one.plan.source_topic_id, one.plan.target_topic_id, 0)
     row = ChunkRow(key=key, term=Term(1, -1), chunk=0, topic="orders", runs=(Run(0, 7, 7),))
     assert may_begin([one], fold([row]), "A->B") == [one]
+
+
+def handed(runs: int) -> HandOver:
+    start = StartPoint(
+        ordinal=runs, upstream=2 * runs, k=0, last_fetched_epoch=0, is_protected=True,
+        last_timestamp=0,
+    )  # fmt: skip
+    steps = tuple(Run(number, 2 * number, number) for number in range(runs))
+    return HandOver(start=start, chunk=0, runs=steps, durable_ordinal=0)
+
+
+@pytest.mark.parametrize("over", [None, handed(400)], ids=["first start", "handed over"])
+def test_partitions_that_start_together_are_sent_in_small_messages(over: HandOver | None) -> None:
+    """A lane reads a message in one piece, and stops if that takes longer than its driver may be
+    silent. No frame of the channel can be larger than 64 MiB.
+    """
+    one = partition(waits=False)
+    one.handed = over
+    messages = [*in_messages([take_of(one, {}, StartAt())] * 3_000)]
+    assert sum(len(message.partitions) for message in messages) == 3_000
+    largest = max(messages, key=lambda message: len(message.partitions))
+    assert len(MessageCodec(MESSAGES).encode(largest)) < 1_500_000
 
 
 @pytest.mark.parametrize("begin_at", [-1, 7])

@@ -46,6 +46,9 @@ Maps = Mapping[PartitionKey, PartitionMap]
 RUNS_IN_MESSAGE: Final = 20_000
 """Number of runs in a full Take: about half a megabyte, which a lane reads in 0.1 s."""
 
+RUNS_OF_FIELDS: Final = 20
+"""Number of runs that are about as large in a message as the other fields of a partition."""
+
 
 def in_messages(takes: Iterable[TakePartition]) -> Iterator[Take]:
     """Yield the partitions in messages that are small enough to be handled quickly."""
@@ -53,12 +56,20 @@ def in_messages(takes: Iterable[TakePartition]) -> Iterator[Take]:
     runs = 0
     for take in takes:
         together.append(take)
-        runs += len(take.runs)
+        runs += _size_in_runs(take)
         if runs >= RUNS_IN_MESSAGE:
             yield Take(partitions=tuple(together))
             together, runs = [], 0
     if together:
         yield Take(partitions=tuple(together))
+
+
+def _size_in_runs(take: TakePartition) -> int:
+    """Return the approximate size of a partition in a message, as a number of runs."""
+    handed = () if take.handed is None else take.handed.runs
+    branches = () if take.fan is None else take.fan.branches
+    of_branches = sum(RUNS_OF_FIELDS + len(branch.runs) for branch in branches)
+    return RUNS_OF_FIELDS + len(take.runs) + len(handed) + of_branches
 
 
 def runs_for_each(partitions: int) -> int:
