@@ -46,7 +46,7 @@ from twinlog.channel.frames import (
 )
 from twinlog.channel.lane_secrets import LaneSecrets
 from twinlog.clock import boot_clock
-from twinlog.errors import AuthenticationFailed, CorruptData
+from twinlog.errors import AuthenticationFailed, CorruptData, Unreachable
 
 log = logging.getLogger(__name__)
 
@@ -302,9 +302,12 @@ class ChannelServer:
         if not is_loopback(host):
             self._tls, fingerprint = make_server_context()
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        self._listener = socket.create_server(
-            (host, port), family=family, backlog=MAX_UNAUTHENTICATED
-        )
+        try:
+            self._listener = socket.create_server(
+                (host, port), family=family, backlog=MAX_UNAUTHENTICATED
+            )
+        except OSError as error:
+            raise _no_address_error(f"this process cannot listen at {host}: {error}") from None
         self._listener.setblocking(False)
         self.address = ChannelAddress(
             host=advertised_host or host,
@@ -569,6 +572,10 @@ def make_server_context() -> tuple[ssl.SSLContext, str]:
     return context, certificate.fingerprint(hashes.SHA256()).hex()
 
 
+SOMEWHERE: Final = "192.0.2.1"
+"""An address in no network of this machine (RFC 5737)."""
+
+
 def address_for_executors(master: str | None) -> str:
     """Return the address at which the channel must listen, so that executors can connect. `master`:
     URL of the Spark master, or None if lanes run on this machine.
@@ -580,6 +587,18 @@ def address_for_executors(master: str | None) -> str:
 
 def _outward_address() -> str:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        # no packet is sent, because connecting a datagram socket only selects the interface
-        probe.connect(("192.0.2.1", 9))
+        try:
+            # no packet is sent, because connecting a datagram socket only selects the interface
+            probe.connect((SOMEWHERE, 9))
+        except OSError as error:
+            raise _no_address_error(
+                f"this machine has no route to other networks: {error}"
+            ) from None
         return str(probe.getsockname()[0])
+
+
+def _no_address_error(why: str) -> Unreachable:
+    return Unreachable(
+        f"{why}; set SPARK_LOCAL_IP to an address of this machine at which executors can connect",
+        code="CHANNEL_UNREACHABLE",
+    )

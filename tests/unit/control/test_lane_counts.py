@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.properties import flow_of, loader
+from twinlog.channel import server as channel_server
 from twinlog.channel.codec import MessageCodec
 from twinlog.channel.server import ChannelServer, address_for_executors
 from twinlog.config.flow.schema import FlowConfig
@@ -20,7 +21,7 @@ from twinlog.control.process import engine as engine_module
 from twinlog.control.process.engine import FORGOTTEN_AFTER_S, SparkEngine
 from twinlog.control.process.run import MirrorOptions
 from twinlog.control.process.supervisor import Supervisor
-from twinlog.errors import Disconnected
+from twinlog.errors import Disconnected, Unreachable
 from twinlog.lane.messages import MESSAGES
 from twinlog.spark.options import SparkOptions
 
@@ -202,6 +203,19 @@ def test_lanes_of_this_machine_stay_on_loopback(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("SPARK_LOCAL_IP", "192.0.2.7")
     assert address_for_executors("spark://a:7077") == "192.0.2.7"
     assert address_for_executors("local") == "127.0.0.1"
+
+
+def test_machine_without_a_usable_address_gets_advice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine without a default route, and a SPARK_LOCAL_IP of another machine."""
+    monkeypatch.delenv("SPARK_LOCAL_IP", raising=False)
+    monkeypatch.setattr(
+        channel_server, "SOMEWHERE", "255.255.255.255"
+    )  # no route for an ordinary socket
+    with pytest.raises(Unreachable, match="set SPARK_LOCAL_IP") as no_route:
+        address_for_executors("spark://a:7077")
+    with pytest.raises(Unreachable, match=r"cannot listen at .*; set SPARK_LOCAL_IP") as elsewhere:
+        ChannelServer(MessageCodec(MESSAGES), print, host="203.0.113.7")
+    assert no_route.value.code == elsewhere.value.code == "CHANNEL_UNREACHABLE"
 
 
 def test_channel_is_tls_wherever_others_can_reach_it() -> None:
