@@ -28,6 +28,15 @@ def noting(self, node, connection):
 SourceSide.on_readable = noting
 """
 
+CANNOT_REACH = """
+from twinlog.lane.sides.cluster_side import ClusterSide
+connection_to = ClusterSide.connection_to
+def reached(self, node):
+    is_cut_off = self.settings.alias == {alias!r} and node == {node}
+    return None if is_cut_off else connection_to(self, node)
+ClusterSide.connection_to = reached
+"""
+
 
 @pytest.fixture
 def racks() -> Iterator[LocalCluster]:
@@ -73,3 +82,23 @@ def test_the_replica_in_our_rack_is_read_until_it_fails(
             mirror.stop()
         rig.same()
         rig.offsets_are_exact()
+
+
+def test_leader_is_read_if_the_lane_cannot_reach_the_replica_that_the_leader_names(
+    racks: LocalCluster, target_cluster: LocalCluster, tmp_path: Path
+) -> None:
+    """The replica is in sync, so the leader names it in each response to a Fetch with the rack, and
+    returns no records.
+    """
+    with Rig(racks, target_cluster, tmp_path) as rig:
+        create_topic(racks, rig.topic, replication_factor=3)
+        led_by = leader(racks, rig.topic, 0)
+        near = next(node for node in (1, 2, 3) if node != led_by)
+        rig.put(range(10))
+        keys = {f"{rig.alias}.consumer.client.rack": f"rack-{near}"}
+        with rig.mirror(
+            keys=keys, prelude=CANNOT_REACH.format(alias=rig.alias, node=near)
+        ) as mirror:
+            mirror.eventually(lambda parts: sum(p.records for p in parts) == 10)
+            mirror.stop()
+        rig.same()
