@@ -24,7 +24,9 @@ import ssl
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -110,8 +112,10 @@ class Peer:
         self.ending = self.ending or reason
         self._wake(self)
 
-    def read(self) -> list[Any]:
-        """Return the messages that have arrived, and answer pings. Only for the server's thread."""
+    def read(self) -> list[bytes]:
+        """Return the encoded messages that have arrived, and answer pings. Only for the server's
+        thread.
+        """
         with self._lock:
             try:
                 self._frames.read()
@@ -121,7 +125,10 @@ class Peer:
                 self.last_heard = boot_clock()
             payloads = [each.payload for each in self._frames.frames() if self._is_message(each)]
             self._flush_locked()
-        return [self._codec.decode(payload) for payload in payloads]
+        return payloads
+
+    def decode(self, payload: bytes) -> Any:
+        return self._codec.decode(payload)
 
     def flush(self) -> None:
         with self._lock:
@@ -249,6 +256,11 @@ class RejectionLog:
         self._unreported = 0
 
 
+DELIVERY_S: Final = 0.05
+"""Maximum time in seconds for decoding messages before connections are read and pings are answered
+again. If all partitions of a large flow move to other lanes, decoding takes seconds, and lanes stop
+if no ping is answered for 10 s.
+"""
 TICK_S = 1.0
 """Maximum time in seconds between two checks for connections without a hello."""
 
@@ -325,6 +337,8 @@ class ChannelServer:
         self._woken_lock = threading.Lock()
         self._unauthenticated = UnauthenticatedPeers()
         self._peers: set[Peer] = set()
+        self._inbox: deque[tuple[Peer, bytes | None]] = deque()
+        """Encoded messages to deliver, in the order of arrival. None: the lane is gone."""
         self._listens_at: float | None = None
         """Time at which to listen again, or None while the server listens. It stops listening if no
         descriptor is left for a connection.
@@ -377,8 +391,9 @@ class ChannelServer:
     def _run(self) -> None:
         try:
             while not self._closing.is_set():
-                for key, events in self._selector.select(TICK_S):
+                for key, events in self._selector.select(0.0 if self._inbox else TICK_S):
                     self._process_event(key, events)
+                self._deliver_some()
                 self._settle_woken()
                 for stranger in self._unauthenticated.timed_out():
                     self._dismiss(stranger, f"no hello within {HELLO_WITHIN_S:.0f} s")
@@ -487,22 +502,39 @@ class ChannelServer:
         self._rejections.note(why, stranger.remote)
 
     def _serve(self, peer: Peer, events: int) -> None:
-        try:
-            self._exchange(peer, events)
-        except Exception as error:
-            log.exception("internal error in the channel, %s", peer.identity)
-            peer.ending = peer.ending or f"{type(error).__name__}: {error}"
+        with self._ending_on_error(peer):
+            if events & selectors.EVENT_READ:
+                self._inbox += [(peer, payload) for payload in peer.read()]
+            if events & selectors.EVENT_WRITE:
+                peer.flush()
         self._update_selector(peer)
 
-    def _exchange(self, peer: Peer, events: int) -> None:
-        if events & selectors.EVENT_READ:
-            try:
-                for message in peer.read():
-                    self._deliver(LaneMessage(peer, message))
-            except CorruptData as error:
-                peer.ending = peer.ending or str(error)
-        if events & selectors.EVENT_WRITE:
-            peer.flush()
+    def _deliver_some(self) -> None:
+        """Decode and deliver messages for at most DELIVERY_S."""
+        until = time.monotonic() + DELIVERY_S
+        while self._inbox and time.monotonic() < until:
+            peer, payload = self._inbox.popleft()
+            if payload is None:
+                self._deliver(LaneGone(peer, peer.ending or "closed"))
+                continue
+            with self._ending_on_error(peer):
+                self._deliver(LaneMessage(peer, peer.decode(payload)))
+            self._update_selector(peer)
+
+    @contextmanager
+    def _ending_on_error(self, peer: Peer) -> Iterator[None]:
+        """If the block raises an error, end the connection, and drop its messages."""
+        try:
+            yield
+        except CorruptData as error:
+            reason = str(error)
+        except Exception as error:
+            log.exception("internal error in the channel, %s", peer.identity)
+            reason = f"{type(error).__name__}: {error}"
+        else:
+            return
+        peer.ending = peer.ending or reason
+        self._inbox = deque(one for one in self._inbox if one[0] is not peer or one[1] is None)
 
     def _update_selector(self, peer: Peer) -> None:
         """Select the peer's connection for the events that it needs, or close the connection if
@@ -515,7 +547,7 @@ class ChannelServer:
             self._selector.unregister(peer)
             peer.close_socket()
             log.info("lane disconnected: %s: %s", peer.identity, peer.ending)
-            self._deliver(LaneGone(peer, peer.ending))
+            self._inbox.append((peer, None))
             return
         interest = selectors.EVENT_READ | (selectors.EVENT_WRITE if peer.wants_write else 0)
         if self._selector.get_key(peer).events != interest:

@@ -35,6 +35,7 @@ from twinlog.channel.server import (
     LaneConnected,
     LaneGone,
     LaneMessage,
+    Peer,
     UnauthenticatedPeer,
 )
 from twinlog.clock import boot_clock
@@ -47,6 +48,7 @@ class Note(Message, frozen=True, kw_only=True):
 
 CODEC = MessageCodec((Note,))
 LANE = LaneIdentity(lease=7, lane=3, attempt=1, pid=4711)
+OTHER = replace(LANE, lane=4)
 Server = Callable[..., "Listening"]
 
 
@@ -404,6 +406,37 @@ def test_the_driver_can_end_a_connection(listen: Server) -> None:
         assert driver.gone().reason == "lease is over"
         with pytest.raises(Disconnected):
             received(client, 1)
+
+
+def test_pings_are_answered_while_many_messages_are_decoded(
+    listen: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If many partitions move to other lanes together, the driver decodes messages for seconds. A
+    lane stops if its pings are not answered for 10 s.
+    """
+    slow_s, count = 0.1, 50
+
+    def decode(self: Peer, payload: bytes) -> Note:
+        time.sleep(slow_s)  # a message that is slow to decode
+        return Note(text=payload.decode())
+
+    driver = listen()
+    monkeypatch.setattr(Peer, "decode", decode)
+    with lane(driver.address) as busy, lane(driver.address_of(OTHER), OTHER) as idle:
+        peers = [driver.connected().peer for _ in range(2)]
+        for number in range(count):
+            busy.send(Note(text=str(number)))
+        began = boot_clock()
+
+        def is_answered() -> bool:
+            idle.receive()
+            return idle.last_heard > began
+
+        eventually(is_answered)
+        assert boot_clock() - began < slow_s * count / 2
+        assert len(driver.texts(count)) == count, "and no message is lost"
+        busy.close()
+        assert driver.gone().peer is next(peer for peer in peers if peer.identity == LANE)
 
 
 def test_last_heard_is_the_time_at_which_the_answered_ping_was_sent(listen: Server) -> None:
