@@ -482,7 +482,9 @@ class MemoryFlow(MemorySource):
                 self._report(copy)
                 self._give_back(0)
                 self._trouble(copy.source_trouble)
-        elif copy.state is CopyState.DRAINING and not (copy.tail.dirty and self.known() is None):
+        elif copy.state is CopyState.DRAINING and not (
+            copy.has_undurable_position or (copy.tail.dirty and self.known() is None)
+        ):
             self._report(copy)
             handed = hand_over(copy)
             self._handed = None if handed is None else (handed, copy.tail.term)
@@ -515,6 +517,7 @@ class MemoryFlow(MemorySource):
         lane = self.lane
         if lane is None or lane.copy.state is not CopyState.COPYING:
             return False
+        lane.copy.note_position()
         lane.copy.drain()
         self._settle()
         return True
