@@ -559,8 +559,9 @@ def test_recreated_topic_does_not_resume_at_the_old_position(
     holder = next(lane for lane in (first, second) if here(0) in lane.taken)
     holder.progress(here(0), ordinal=90)
     driver.run.set_plans(again)
+    holder.progress(here(0), ordinal=91)  # a late report about the previous topic
     assert driver.partition(0).acked_ordinal == -1
-    holder.gives_back(here(0), ordinal=90)
+    holder.gives_back(here(0), ordinal=91)
     driver.run.tick()
     takes = [
         one
@@ -570,7 +571,7 @@ def test_recreated_topic_does_not_resume_at_the_old_position(
         if one.source == here(0)
     ]
     assert takes[-1].target_topic_id == other
-    assert takes[-1].handed is None
+    assert (takes[-1].handed, takes[-1].acked_ordinal, takes[-1].had_row) == (None, -1, False)
 
 
 def test_late_requests_count_for_a_topic_that_was_hidden_for_a_moment(

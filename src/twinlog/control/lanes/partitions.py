@@ -323,8 +323,6 @@ class Partition:
         """
         self.lost = None
         moved = progress.ordinal > self.acked_ordinal
-        if progress.ordinal >= self.acked_ordinal or progress.target_epoch != self.acked_epoch:
-            self.acked_ordinal, self.acked_epoch = progress.ordinal, progress.target_epoch
         at_end = progress.source_end >= 0 and progress.upstream >= progress.source_end
         if moved or (at_end and not progress.waits_for_map):
             self._pause.reset()
@@ -336,6 +334,8 @@ class Partition:
         self.progress = progress
         self.reported_ms = self.clock.wall_ms()
         if not self.is_replaced:  # otherwise it is a late report of the previous copy
+            if progress.ordinal >= self.acked_ordinal or progress.target_epoch != self.acked_epoch:
+                self.acked_ordinal, self.acked_epoch = progress.ordinal, progress.target_epoch
             self.recovery.note_copied(progress.upstream)
             self.keeping.note_copied(progress.last_timestamp)
             self.begun, self.is_seen = (self.plan.source_topic_id, self.plan.target_topic_id), True
