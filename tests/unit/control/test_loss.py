@@ -638,16 +638,38 @@ def test_a_log_that_is_cut_for_its_size_is_seen_by_its_start() -> None:
     assert second_part.left_ms is None
 
 
-def test_unlimited_retention_is_never_near_and_hidden_retention_is_unknown() -> None:
+@pytest.mark.parametrize("unlimited", [NO_LIMIT, 2**63 - 1])
+def test_unlimited_retention_is_never_near_and_hidden_retention_is_unknown(unlimited: int) -> None:
     flow = Flow(rpo_seconds=None)
     far_behind(flow)
     flow.source.kept_ms = None
     found = flow.pass_time(200)
     assert found.state is FlowState.RUNNING
     assert {(part.left_ms, part.is_left_known) for part in found.partitions} == {(None, False)}
-    flow.source.kept_ms = NO_LIMIT
+    flow.source.kept_ms = unlimited
     found = flow.pass_time(700)
     assert {(part.left_ms, part.is_left_known) for part in found.partitions} == {(None, True)}
+
+
+def test_every_time_of_an_outlook_can_be_written_to_the_status_file() -> None:
+    """A value beyond the bounds of a status would end the thread that writes the status file, and
+    with it the process.
+    """
+    flow = Flow(rpo_seconds=None)
+    far_behind(flow)
+    flow.at_ms *= 1000  # a producer that writes microseconds
+    far = 10**12
+    flow.source.at = {FIRST: far, SECOND: far}
+    flow.copied(100, end=far)
+    flow.source.begins = {FIRST: 1}
+    flow.pass_time(30)
+    flow.copied(102, end=far)
+    flow.source.begins = {FIRST: 2}
+    found = flow.pass_time(60)
+    assert found.partitions[0].left_ms is not None, "the log start moves"
+    assert found.partitions[0].needs_ms is None
+    assert found.partitions[1].left_ms is None
+    assert len(found.status.partitions) == 2
 
 
 def test_a_flow_whose_source_is_not_queried_reports_no_loss() -> None:

@@ -14,9 +14,12 @@ from pathlib import Path
 import pytest
 
 from tests.support.snapshots import flow, partition
+from twinlog.control.cutover import target_alone
+from twinlog.control.cutover.copies import Copy
 from twinlog.control.watch import events
 from twinlog.control.watch.events import EventLog, last_events
 from twinlog.control.watch.status_file import StatusFile, running_mirrors, status_folder
+from twinlog.model import TopicPartition
 
 log = logging.getLogger("twinlog.control.anything")
 
@@ -45,6 +48,14 @@ def test_a_folder_that_was_cleaned_away_is_recreated(folder: Path) -> None:
             assert len(last_events(config)) == 1
     finally:
         kept.stop()
+
+
+def test_a_copy_whose_newest_timestamp_is_no_time_is_shown_without_it() -> None:
+    source, target = (TopicPartition(name, 0) for name in ("orders", "A.orders"))
+    for newest_ms, shown in ((1_750_000_000_000, 1_750_000_000_000), (1_750_000_000_000_000, None)):
+        copy = Copy(source=source, target=target, upstream=5, newest_ms=newest_ms)
+        (part,) = flow(target_alone._partition(copy, is_shared=False)).status.partitions
+        assert part.newest_ms == shown
 
 
 def test_a_mirror_of_several_files_is_found_by_each(folder: Path) -> None:

@@ -23,6 +23,11 @@ def test_written_status_is_read_back() -> None:
     assert published_status("A->B", [PUBLISHED.encode()]) == PUBLISHED
 
 
+def test_the_status_of_a_process_that_has_copied_for_years_is_read_back() -> None:
+    reported = structs.replace(PUBLISHED, records=10**15, bytes=10**18)
+    assert published_status("A->B", [reported.encode()]) == reported
+
+
 def test_missing_records_are_read_back_and_older_rows_have_none() -> None:
     late = Behind(topic="orders", partition=2, upstream=20, end=50)
     reported = structs.replace(PUBLISHED, behind=(late,))

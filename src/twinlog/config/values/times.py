@@ -71,5 +71,5 @@ def in_iso(ms: int) -> str:
     try:
         at = _EPOCH + timedelta(milliseconds=ms)
     except OverflowError:
-        return f"{ms} ms"
+        return f"{ms} ms since 1970"
     return at.isoformat(timespec="milliseconds" if ms % 1000 else "seconds").replace("+00:00", "Z")

@@ -17,6 +17,7 @@ from twinlog.control.cutover.scope import CutoverScope
 from twinlog.control.flow.wiring import flow_setup
 from twinlog.control.watch.snapshot import FlowSnapshot, GroupPosition, PartitionSnapshot
 from twinlog.errors import TwinlogError
+from twinlog.mirror.state.state_row import BEYOND
 
 
 def with_copies(config: FlowConfig, snapshot: FlowSnapshot) -> FlowSnapshot:
@@ -51,7 +52,8 @@ def _partition(copy: Copy, *, is_shared: bool) -> PartitionSnapshot:
         records=copied or 0,
         copied=copied,
         upstream=copy.upstream,
-        newest_ms=copy.newest_ms,
+        # a timestamp that is no time, such as one in microseconds, is not shown
+        newest_ms=copy.newest_ms if abs(copy.newest_ms or 0) < BEYOND else None,
         message=copy.problem,
     )
 

@@ -17,6 +17,11 @@ WINDOW_S: Final = 600.0
 LEAST_S: Final = 20.0
 """Minimum seconds between the first and the last observation for computing a rate."""
 
+ENDLESS_S: Final = 100 * 365 * 86_400.0
+"""Times of a century or more count as infinite. A topic may have the largest possible retention.ms,
+and the timestamp of a record may be one in the far future.
+"""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceBounds:
@@ -82,7 +87,7 @@ class RetentionOutlook:
             rate = (last.start - first.start) / self._window_s
             if rate > 0:
                 left = min(left, max(0, last.upstream - last.start) / rate)
-        return left
+        return left if left < ENDLESS_S else math.inf
 
     def needs_s(self) -> float:
         """Return the seconds until the copy catches up at its current rate. Return infinity if the
@@ -92,4 +97,5 @@ class RetentionOutlook:
             return 0.0
         first, last = self._seen[0], self._seen[-1]
         nearer = (first.end - first.upstream) - (last.end - last.upstream)
-        return (last.end - last.upstream) / (nearer / self._window_s) if nearer > 0 else math.inf
+        needs = (last.end - last.upstream) / (nearer / self._window_s) if nearer > 0 else math.inf
+        return needs if needs < ENDLESS_S else math.inf

@@ -11,6 +11,7 @@ from typing import Final
 
 from twinlog.codes import NOT_MIRRORED, PartitionState, Trait, has
 from twinlog.control.lanes.partitions import Partition, Placement
+from twinlog.control.lanes.retention_outlook import ENDLESS_S
 from twinlog.control.risk.running_flow import RunningFlow
 from twinlog.control.watch.snapshot import PartitionSnapshot
 from twinlog.quantities import count, duration, plural, size, total
@@ -202,7 +203,8 @@ def outlook_of(partition: Partition, retentions: Mapping[str, int], now_ms: int)
     if not partition.is_wanted or not partition.is_behind:
         return NONE
     retention = retentions.get(partition.plan.source.topic)
-    retention_ms = None if retention == NO_LIMIT else retention
+    is_endless = retention == NO_LIMIT or (retention or 0) / 1000 >= ENDLESS_S
+    retention_ms = None if is_endless else retention
     left = partition.keeping.left_s(now_ms=now_ms, retention_ms=retention_ms)
     if math.isinf(left):
         is_known = retention is not None and partition.keeping.is_known(retention_ms)

@@ -30,7 +30,16 @@ from msgspec import Meta, Struct
 from twinlog.codes import FlowState, PartitionState
 from twinlog.errors import CorruptData
 from twinlog.mirror.skips import Poison
-from twinlog.mirror.state.state_row import BEYOND, Bounded, StateRow, one_of, read_row, row, row_key
+from twinlog.mirror.state.state_row import (
+    BEYOND,
+    Bounded,
+    StateRow,
+    Total,
+    one_of,
+    read_row,
+    row,
+    row_key,
+)
 
 LIVE_MS: Final = 45_000
 """A leader may be gone if it has written no row for this long (ms) and for three times
@@ -133,8 +142,8 @@ class PublishedStatus(StateRow, frozen=True, kw_only=True):
     guarantee: str
     lanes: Bounded
     since_ms: Bounded
-    records: Bounded
-    bytes: Bounded
+    records: Total
+    bytes: Total
     loss_records: Bounded | None
     loss_ms: Bounded | None
     loss_unknown: Bounded

@@ -30,6 +30,8 @@ BEYOND: Final = 10**14
 """Upper bound of times in milliseconds (the year 5138), and of record counts."""
 
 Bounded = Annotated[int, Meta(gt=-BEYOND, lt=BEYOND)]
+Total = Annotated[int, Meta(ge=0, lt=2**63 - 1)]
+"""A total that grows for years, such as the bytes that a process has copied."""
 
 T = TypeVar("T", bound="StateRow")
 
