@@ -16,6 +16,7 @@ ended, `/healthz` reports it as unhealthy.
 from __future__ import annotations
 
 import heapq
+import math
 import os
 import sys
 import threading
@@ -117,15 +118,17 @@ class ThreadPool:
     def _keep_time(self) -> None:
         while True:
             with self._changed:
-                while (left_s := self._left_s()) is None or left_s > 0:
+                while (left_s := self._left_s()) > 0:
                     self._changed.wait(left_s)
                 alarm = heapq.heappop(self._alarms)
             if (job := alarm.job) is not None:
                 self.run(alarm.name, job)
             del alarm, job
 
-    def _left_s(self) -> float | None:
-        return self._alarms[0].due - time.monotonic() if self._alarms else None
+    def _left_s(self) -> float:
+        # an interval of a configuration may be longer than the longest possible wait
+        left_s = self._alarms[0].due - time.monotonic() if self._alarms else math.inf
+        return min(left_s, threading.TIMEOUT_MAX)
 
 
 def _is_lowered() -> bool:

@@ -67,6 +67,14 @@ def test_alarms_run_in_order_unless_they_were_cancelled() -> None:
     assert time.monotonic() >= now + 0.15
 
 
+def test_an_alarm_that_is_never_due_stops_no_other() -> None:
+    pool, rung = ThreadPool(), list[bool]()
+    pool.add(Alarm(time.monotonic() + 2**63, "never", lambda: rung.append(False)))
+    time.sleep(0.1)  # so that the timer waits for it
+    pool.add(Alarm(time.monotonic(), "now", lambda: rung.append(True)))
+    eventually(lambda: rung == [True])
+
+
 def test_a_repeated_job_runs_once_at_a_time_however_often_it_is_hurried() -> None:
     running, most, runs, ends = 0, 0, 0, list[int]()
     counting = threading.Lock()
