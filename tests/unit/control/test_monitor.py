@@ -104,6 +104,17 @@ def test_no_series_is_served_twice() -> None:
     assert len(lines) == len(set(lines))
 
 
+def test_a_topic_that_was_copied_and_now_has_a_problem_has_its_code() -> None:
+    """For an hour, the partitions of such a topic are shown twice: RELEASED with the records that
+    were copied, and FAILED with the problem.
+    """
+    now = partition(state="FAILED", lag=None, target_topic="", code="COPIED_BACK", records=0)
+    found = metrics_of(flow(partition(state="RELEASED"), now, now))
+    where = labels(topic="orders", partition="0", code="COPIED_BACK")
+    assert found["twinlog_partition_error", where] == 1
+    assert found["twinlog_records_total", labels(topic="orders", partition="0")] == 100
+
+
 def test_errors_are_counted_by_code_and_current_ones_are_listed() -> None:
     stuck = partition("orders", 3, state="FAILED", code="RECORD_TOO_LARGE", message="no")
     found = metrics_of(flow(stuck, errors={"RECORD_TOO_LARGE": 4, "UNREACHABLE": 1}))

@@ -134,16 +134,15 @@ class _Series:
             labels = flow_labels(flow)
             self._flow(flow, labels)
             self._add(metrics.FLOW_READY, labels, float(ready.get(flow.flow, False)))
-            # a topic with a problem may occur twice, in its former and current state; only its
-            # first occurrence is exported
+            # a topic with a problem may occur twice, in its former state, which has the counts, and
+            # in its current state, which has the code
+            stopped = ((p.topic, str(p.partition), p.code) for p in flow.partitions if p.code)
+            for where in dict.fromkeys(stopped):
+                self._add(metrics.PARTITION_ERROR, (*labels, *where), 1)
             known = {(part.topic, part.partition): part for part in reversed(flow.partitions)}
             self._totals(flow, [*known.values()], labels)
-            for part in known.values():
-                if part.code:
-                    where = (*labels, part.topic, str(part.partition), part.code)
-                    self._add(metrics.PARTITION_ERROR, where, 1)
-                if self._has_partitions:
-                    self._partition(flow, part, labels)
+            for part in known.values() if self._has_partitions else ():
+                self._partition(flow, part, labels)
 
     def _clusters(self) -> None:
         """Add totals of all flows that this process has run, including those it no longer runs."""
