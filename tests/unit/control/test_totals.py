@@ -77,6 +77,19 @@ def test_a_total_never_falls_and_counts_nothing_twice(
     assert found["twinlog_flow_bytes_total", labels()] == 10 * total
 
 
+def test_a_flow_that_was_removed_and_added_again_is_counted_once() -> None:
+    """A reload removes a flow and the next one adds it again. While the lanes of the former run
+    drain, there are two flows of this name.
+    """
+    ends, waits = flow(copied(0, 110)), flow(generation=None)
+    begins, copies = flow(copied(0, 0)), flow(copied(0, 7))
+    found = served(
+        [flow(copied(0, 100))], [ends, waits], [ends, waits], [ends, begins], [ends, begins],
+        [copies],
+    )  # fmt: skip
+    assert found["twinlog_flow_records_total", labels()] == 117
+
+
 def test_a_cluster_is_read_and_written_by_all_its_flows() -> None:
     first, second = flow(copied(0, 100)), flow(copied(0, 20), flow="B->C")
     # the first flow is disabled in the second snapshot, but its records still count

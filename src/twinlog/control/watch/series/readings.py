@@ -120,23 +120,24 @@ class FlowTotals:
     def update(self, flows: Iterable[FlowSnapshot]) -> Mapping[str, Count]:
         """Add the flows' snapshots and return the totals."""
         seen: dict[str, dict[tuple[str, int], Count]] = {}
-        totals = dict(self._totals)
         for flow in flows:
-            # if a topic occurs twice, the first one counts, as in `/metrics`
-            current = {
-                (part.topic, part.partition): Count(part.records, part.bytes)
-                for part in reversed(flow.partitions)
-            }
-            former = self._seen.get(flow.flow, {})
-            records, size = totals.get(flow.flow, Count())
+            counts = seen.setdefault(flow.flow, {})
+            for part in flow.partitions:
+                # If a topic occurs twice, the first one counts, as in `/metrics`. The same applies
+                # to a flow that was removed and added again, while its former run ends
+                counts.setdefault((part.topic, part.partition), Count(part.records, part.bytes))
+        totals = dict(self._totals)
+        for name, current in seen.items():
+            former = self._seen.get(name, {})
+            records, size = totals.get(name, Count())
             for key, now in current.items():
                 before = former.get(key, Count())
                 if now.records < before.records or now.bytes < before.bytes:
                     before = Count()  # the count has restarted
                 records += now.records - before.records
                 size += now.bytes - before.bytes
-            totals[flow.flow] = Count(records, size)
+            totals[name] = Count(records, size)
             # a flow without a run has no partitions; its next run continues their counts
-            seen[flow.flow] = current or former
+            seen[name] = current or former
         self._seen, self._totals = seen, totals
         return totals
