@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,7 +24,7 @@ from twinlog.control.duties.rounds import LedFlow, NotPermitted, PartitionView
 from twinlog.control.duties.verification import Verification
 from twinlog.control.flow.managed_flow import duties_of
 from twinlog.control.flow.wiring import flow_setup
-from twinlog.errors import TwinlogError, Unauthorized
+from twinlog.errors import TwinlogError, Unauthorized, Unreachable
 from twinlog.mirror.map.offset_map import ChunkRow, Mark, PartitionMap, Run, Term
 from twinlog.mirror.map.translation import Reach
 from twinlog.mirror.names.naming import STATE_TOPIC
@@ -279,6 +280,29 @@ def test_a_difference_that_is_gone_in_the_second_comparison_does_not_count(full:
     duty._compare_again = another  # type: ignore[method-assign]
     duty.round()
     assert full.found.differences == 0
+
+
+@pytest.mark.parametrize("why", ["between two lanes", "an outage"])
+def test_a_difference_that_cannot_be_compared_again_is_found_later(full: Copy, why: str) -> None:
+    full.there = log_of(spoilt=450)
+    duty = full.duty()
+    again = duty._compare_again
+    away = Unreachable("cluster B cannot be reached")
+
+    def once(section: Any) -> Any:
+        duty._compare_again = again  # type: ignore[method-assign]
+        if why == "an outage":
+            raise away
+        return None
+
+    duty._compare_again = once  # type: ignore[method-assign]
+    with pytest.raises(Unreachable) if why == "an outage" else nullcontext():
+        duty.round()
+    assert (full.found.differences, full.found.is_complete) == (0, False)
+    duty.round()
+    duty.round()
+    assert (full.found.differences, full.found.records) == (1, COUNT - 1)
+    assert full.found.is_complete
 
 
 def test_deleted_source_records_are_passed_immediately(full: Copy) -> None:

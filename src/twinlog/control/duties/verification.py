@@ -15,7 +15,8 @@ either cluster throttles the copy, or within HELD_S after that. A quota counts a
 flow's clients, so each section would slow down the copy.
 
 A difference is compared again, with the current intents and a new read of the map, before it is
-reported once, as COPY_DIFFERS. Nothing is repaired, and the copy continues.
+reported once, as COPY_DIFFERS. If that is not possible now, a later round compares the section.
+Nothing is repaired, and the copy continues.
 
 The duty only reads. A process that dies in a round, or that has lost the lead without knowing, has
 changed nothing. Its successor begins again.
@@ -174,10 +175,8 @@ class Verification:
             if self._is_spent(mirror_s):
                 return
             section = self._choose(views, maps)
-            if section is None:
+            if section is None or not self._verify_section(section):
                 return
-            self._flow.verified.set_complete(is_complete=False)
-            self._verify_section(section)
             if max(self._source.muted_until, self._target.muted_until) > began:
                 self._held_until = time.monotonic() + HELD_S
                 return
@@ -217,21 +216,27 @@ class Verification:
             )
         return MappedCopy(runs=partition_map.runs, mark=partition_map.mark, reach=reach)
 
-    def _verify_section(self, section: _Section) -> None:
+    def _verify_section(self, section: _Section) -> bool:
+        """Compare a section and record the result. Return False if it differs and could not be
+        compared again, because its logs or map changed. A later round then compares the section.
+        """
         self._last = section.view.source
+        self._flow.verified.set_complete(is_complete=False)
         before_s = time.thread_time()
-        compared = self._compare(section, Rules(is_shared=self._is_shared))
+        compared, done = self._compare(section, Rules(is_shared=self._is_shared))
         if not compared.is_identical:
             again = self._compare_again(section)
             if again is None:
-                return
-            compared = again
+                return False
+            compared, done = again
+        self._done[_pair(section.view)] = done
         self._record_result(section.view, compared)
         cpu_ms = int(1000 * (time.thread_time() - before_s))
         wanted = self._offsets * SECTION_MS // max(1, cpu_ms)
         if compared.bytes:
             wanted = min(wanted, self._offsets * SECTION_BYTES // compared.bytes)
         self._offsets = min(max(wanted, LEAST_OFFSETS), MOST_OFFSETS, 2 * self._offsets)
+        return True
 
     def _record_result(self, view: PartitionView, result: Compared) -> None:
         self._flow.verified.add_compared(
@@ -247,7 +252,7 @@ class Verification:
 
     # -- one section
 
-    def _compare_again(self, section: _Section) -> Compared | None:
+    def _compare_again(self, section: _Section) -> tuple[Compared, int] | None:
         """Compare a section again with current data. Return None if its logs or map changed."""
         views = {_pair(view): view for view in self._flow.partitions() if _is_usable(view)}
         view = views.get(_pair(section.view))
@@ -261,7 +266,8 @@ class Verification:
         rules = rules_of(intents, view, is_shared=self._is_shared)
         return self._compare(replace(section, view=view, mapped_copy=mapped_copy), rules)
 
-    def _compare(self, section: _Section, rules: Rules) -> Compared:
+    def _compare(self, section: _Section, rules: Rules) -> tuple[Compared, int]:
+        """Return the result, and the source offset up to which these logs are compared then."""
         view, mapped_copy = section.view, section.mapped_copy
         reach = mapped_copy.reach or Reach(0, 0)
         source_start = log_starts(self._source, [view.source])[view.source]
@@ -293,8 +299,7 @@ class Verification:
             read_bytes=READ_BYTES,
         )
         # skip deleted offsets, and those before the start of the copy
-        self._done[_pair(view)] = max(section.end, source_start, mapped_copy.runs[0].upstream)
-        return compared
+        return compared, max(section.end, source_start, mapped_copy.runs[0].upstream)
 
     def _may_lack(self, client: ClusterClient, topic: str) -> bool:
         now = time.monotonic()
