@@ -319,6 +319,8 @@ def test_nothing_of_another_generation_holds_but_its_counts(
     assert all(one.handed is None for one in parts)
     assert {one.term.generation for one in parts} == {later.run.generation}
     assert {one.total_records for one in later.run.partitions.values()} == {5}
+    # latencies that they report now belong to this run
+    assert all(one.spread is later.run.spread for one in later.run.partitions.values())
 
 
 def test_flow_that_was_set_up_paused_waits_for_a_look_for_topics(

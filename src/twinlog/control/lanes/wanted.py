@@ -105,22 +105,20 @@ def hold_back(partitions: Iterable[Partition], error: TwinlogError | None) -> No
 
 
 def continue_from(
-    partitions: Partitions, former: Iterable[Partition], late_requests_until: float
+    partitions: Partitions,
+    former: Iterable[Partition],
+    create: Callable[[PartitionPlan], Partition],
 ) -> None:
-    """Take over the partitions of the previous run. Their counts continue, and partitions that are
-    no longer wanted become RELEASED. No other state is valid in a new generation, because another
-    leader may have copied in the meantime. `late_requests_until`: monotonic time until
-    which requests of the former lanes may arrive.
+    """Continue the counts of the previous run's partitions, and show those that are no longer
+    wanted as RELEASED. No other state is valid in a new generation, because another leader may have
+    copied in the meantime.
     """
-    for partition in former:
-        known = partitions.get(partition.plan.source)
-        if known is not None:
-            known.records, known.bytes = partition.total_records, partition.total_bytes
-            continue
-        partition.leave_lane(Placement.RELEASED)
-        mark_unwanted(partition)
-        partition.is_paused = False
-        partition.lost = partition.progress = partition.last_plan = None
-        partition.acked_ordinal = partition.acked_epoch = -1
-        partition.wait_at_least(late_requests_until)
-        partitions[partition.plan.source] = partition
+    for before in former:
+        partition = partitions.get(before.plan.source)
+        if partition is None:
+            partition = partitions[before.plan.source] = create(before.plan)
+            mark_unwanted(partition)
+            partition.since, partition.vanished_ms = before.since, before.vanished_ms
+            if before.placement is Placement.RELEASED:
+                partition.left_at = before.left_at
+        partition.records, partition.bytes = before.total_records, before.total_bytes

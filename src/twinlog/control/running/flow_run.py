@@ -128,8 +128,8 @@ class FlowRun(RunState):
         hold_back(self.partitions.values(), error)
 
     def continue_from(self, former: Iterable[Partition]) -> None:
-        """Take over the state of the previous run's partitions."""
-        continue_from(self.partitions, former, self.late_requests_until)
+        """Continue the counts of the previous run's partitions."""
+        continue_from(self.partitions, former, self._new_partition)
 
     def _new_partition(self, plan: PartitionPlan) -> Partition:
         shared, until = not self.work.is_ours_alone, self.late_requests_until
