@@ -211,7 +211,8 @@ class LaneStub:
             )
             for tp in tps
         ]
-        self.say(Progress(partitions=tuple(one), unreachable=None))
+        load = None if self.lane is None else self.lane.load  # unchanged
+        self.say(Progress(partitions=tuple(one), unreachable=None, load=load))
 
     def gives_back(self, *tps: TopicPartition, done: bool = False, ordinal: int = 7) -> None:
         assert self.lane is not None

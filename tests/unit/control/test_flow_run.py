@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any, NoReturn
 
 import pytest
 from msgspec import structs
@@ -20,6 +21,7 @@ from twinlog.control.lanes.partitions import (
     LEFT_OUT_S,
     RELEASED_SHOWN_S,
     RETRY_FAILED_S,
+    Partition,
     Placement,
 )
 from twinlog.control.running.flow_run import ONCE_GIVES_UP_S
@@ -30,6 +32,7 @@ from twinlog.lane.messages import LaneLoad, Progress, Take
 from twinlog.lane.reporting import troubled_message
 from twinlog.mirror.findings import LogFinding
 from twinlog.model import LeaseCopy, TopicPartition
+from twinlog.survey.replica import Maps
 
 SILENCE_S = SILENCE_MS / 1000
 LATE_S = wait_s()
@@ -109,6 +112,47 @@ def test_next_lease_takes_over_by_message(running: tuple[Driver, list[LaneStub]]
     assert all(lane.is_stopped for lane in old)
     assert not any(lane.is_stopped for lane in new)
     assert driver.jobs[0].cancelled == 0, "it ends by itself"
+
+
+def test_a_returned_partition_is_given_on_without_a_search_of_all_partitions(
+    running: tuple[Driver, list[LaneStub]],
+) -> None:
+    """A lane returns each partition in a message of its own. A search of all partitions for each
+    message would take minutes at each change of leases with 10,000 partitions.
+    """
+
+    class Unsearched(dict[TopicPartition, Partition]):
+        def __iter__(self) -> NoReturn:
+            raise AssertionError("all partitions are searched")
+
+        keys = values = items = __iter__
+
+    driver, (old, _) = running
+    driver.pass_time(301)
+    new = driver.lanes_of(2)
+    assert old.lane is not None
+    driver.run.partitions = Unsearched(driver.run.partitions)
+    old.lane.partitions = Unsearched(old.lane.partitions)
+    old.say(Progress(partitions=(), unreachable=None))
+    old.gives_back(old.taken[0])
+    assert all_taken(*new) == [old.taken[0]]
+
+
+def test_many_cold_starts_search_the_map_together() -> None:
+    class Searched(Maps):
+        searches = 0
+
+        def items(self) -> Any:
+            self.searches += 1
+            return super().items()
+
+    plans = [plan_of(0, f"topic-{number}", begin_at=0) for number in range(50)]
+    driver = Driver(plans)
+    driver.has_begun(*plans[:25])
+    maps = driver.maps = Searched(driver.maps, {}, 1)
+    driver.run.tick()
+    assert len(all_taken(*driver.lanes_of(1))) == len(plans)
+    assert maps.searches < 10
 
 
 def test_next_lease_takes_over_lane_by_lane_without_slots_for_all(

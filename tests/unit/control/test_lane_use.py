@@ -198,7 +198,7 @@ def test_a_lane_that_reaches_both_clusters_takes_over_from_one_that_does_not(
 ) -> None:
     driver, used, idle = light
     away = UnreachableCluster(code="UNREACHABLE", message="B: no broker responds")
-    used.say(Progress(partitions=(), unreachable=away))
+    used.say(Progress(partitions=(), unreachable=away, load=LaneLoad()))
     driver.pass_time(PERIOD_S)
     assert set(used.asked_back) == ALL
     give_back_all(used)

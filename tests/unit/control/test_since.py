@@ -12,7 +12,7 @@ from twinlog.control.flow.snapshots import flow_snapshot
 from twinlog.control.flow.trouble import Trouble
 from twinlog.control.watch.snapshot import FlowSince, FlowSnapshot
 from twinlog.errors import ClusterError, ConfigError, PartitionError, Unreachable
-from twinlog.lane.messages import Progress, Throttle, UnreachableCluster
+from twinlog.lane.messages import NO_LOAD, Progress, Throttle, UnreachableCluster
 from twinlog.model import TopicPartition
 from twinlog.shown import redacting
 from twinlog.survey.discovery import TopicProblem
@@ -78,7 +78,7 @@ def test_partition_whose_source_answers_nothing_is_at_no_end(
     """
     lane.progress(HERE, ordinal=3)
     refused = UnreachableCluster(code="UNREACHABLE", message="A (a:9092): connection refused")
-    lane.say(Progress(partitions=(), unreachable=refused))
+    lane.say(Progress(partitions=(), unreachable=refused, load=NO_LOAD))
     gone = Unreachable("A (a:9092): connection refused")
     trouble = Trouble(state=FlowState.DEGRADED, error=gone, since_ms=1, is_of_all=True)
     away = flow_snapshot(driver.run, "exact", trouble, (), Counter(), since)
@@ -96,7 +96,7 @@ def test_no_secret_that_a_lane_or_an_error_quotes_is_shown(
     """
     with redacting(lambda text: text.replace("only-we-know", "<hidden>")):
         refused = UnreachableCluster(code="UNREACHABLE", message="A: echoes only-we-know")
-        lane.say(Progress(partitions=(), unreachable=refused))
+        lane.say(Progress(partitions=(), unreachable=refused, load=NO_LOAD))
         away = shown(driver, since)
         lane.troubled(HERE, "TARGET_REFUSED", said="B: echoes only-we-know")
         stopped = shown(driver, since)

@@ -80,7 +80,9 @@ def runs_for_each(partitions: int) -> int:
 def take_of(
     partition: Partition, maps: Maps, start: StartAt, most_runs: int = MOST_RUNS
 ) -> TakePartition:
-    """Return the message for one partition, with its map's end if the lane must search there."""
+    """Return the message for one partition, with its map's end if the lane must search there.
+    `maps`: at least all maps of its topic.
+    """
     plan = partition.plan
     partition_map = maps.get(plan.map_key)
     fan = None if not plan.targets else _fan(plan, maps)
@@ -314,11 +316,13 @@ def _group_start(plan: PartitionPlan, maps: Maps) -> int:
     Kafka stores offsets by topic name. So the offset may be this flow's position in the earlier
     topic, which was committed just after the topic was re-created.
     """
+    if plan.begin_at < 0:
+        return -1
     is_known = any(
         known.topic == plan.source.topic and key.source_topic_id != plan.source_topic_id
         for key, known in maps.items()
     )
-    return -1 if plan.begin_at < 0 or is_known else plan.begin_at
+    return -1 if is_known else plan.begin_at
 
 
 def former_copy_targets(plan: PartitionPlan, maps: Maps) -> tuple[int, ...]:

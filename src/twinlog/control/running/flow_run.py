@@ -208,9 +208,11 @@ class FlowRun(RunState):
             case Progress():
                 self._reports.on_progress(lane, message)
             case Released():
-                for partition in message.partitions:
-                    self._reports.on_released(lane, partition)
-                self._assigner.assign(self.clock.monotonic())
+                for returned in message.partitions:
+                    self._reports.on_released(lane, returned)
+                back = (self.partitions.get(returned.source) for returned in message.partitions)
+                known = [partition for partition in back if partition is not None]
+                self._assigner.assign_handed(known, self.clock.monotonic())
             case Troubled():
                 self._reports.on_troubled(lane, message)
             case _:
@@ -242,11 +244,13 @@ class LaneReports:
         self._run = run
 
     def on_progress(self, lane: Lane, report: Progress) -> None:
-        """Handle a progress report. Each lane sends one about once a second."""
-        self._degraded(lane, report)
+        """Handle a progress report. Each lane sends one about once a second, and an extra one for
+        each partition that leaves it.
+        """
         lane.throttle = report.throttle
         self._run.lane_cpu_ms += report.cpu_ms
-        if report.load is not None:
+        if report.load is not None:  # not for an extra report, as all partitions are searched
+            self._degraded(lane, report)
             self._run.received_bytes += report.load.received_bytes
             self._run.sent_bytes += report.load.sent_bytes
             lane.load = report.load

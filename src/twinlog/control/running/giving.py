@@ -68,7 +68,7 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from twinlog.clock import CLOCK, Clock, GrowingPause
@@ -105,10 +105,17 @@ class Assigner:
         self._note_unavailable(now)
         if not self._run.lanes_in_use or self._lanes_have_all():
             return
-        self._give([p for p in self._due(now) if p.handed is not None], {})
+        self.assign_handed(self._run.partitions.values(), now)
         if self._map.is_due and self._cold_partitions():
             self._map.begin()
             self._read_map(self._on_map)
+
+    def assign_handed(self, partitions: Iterable[Partition], now: float) -> None:
+        """Give these partitions to ready lanes, if they are due and were handed over. At a change
+        of leases this is called for each partition, so it must not search all of them.
+        """
+        handed = [p for p in partitions if p.handed is not None and p.is_due(now)]
+        self._give([p for p in handed if not self._is_held_back(p)], {})
 
     def on_map_failed(self, error: TwinlogError) -> None:
         """Note a failed read of the map on the partitions that wait for it, and retry later."""
@@ -167,17 +174,22 @@ class Assigner:
         run.wants_discovery |= any(p.plan.may_begin_later and p.failure is not None for p in cold)
 
     def _give(self, partitions: list[Partition], maps: Mapping[PartitionKey, PartitionMap]) -> None:
-        if not partitions:
-            return
         run, most_runs = self._run, runs_for_each(len(partitions))
         lanes = {lane.key: lane for lane in run.lanes_in_use}
+        if not partitions or not lanes:
+            return
+        # a Take depends on all maps of its topic; there may be many maps of other topics
+        by_topic: dict[str, dict[PartitionKey, PartitionMap]] = {}
+        for map_key, known in maps.items():
+            by_topic.setdefault(known.topic, {})[map_key] = known
         for key, part in spread_over_lanes(partitions, lanes.values()).items():
             lane = lanes[key]
             takes = []
             for partition in part:
                 if partition.handed is None:
                     partition.term = Term(run.generation, next(self._starts))
-                takes.append(take_of(partition, maps, run.start_of(partition.plan), most_runs))
+                of_topic = by_topic.get(partition.plan.source.topic, {})
+                takes.append(take_of(partition, of_topic, run.start_of(partition.plan), most_runs))
                 partition.placement, partition.last_plan = Placement.ASSIGNED, partition.plan
                 partition.lane = lane.key
                 partition.handed = None
