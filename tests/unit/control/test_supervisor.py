@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -27,9 +28,10 @@ from twinlog.control.lanes.lanes import JOB_ENDS_WITHIN_S
 from twinlog.control.lanes.partitions import Placement
 from twinlog.control.leading.claims import FlowClaims
 from twinlog.control.leading.lead import STAY_OUT_S, StandingBy
+from twinlog.control.process import supervisor
 from twinlog.control.process.commands import CommandPort, Outcome, Reload, Stop
 from twinlog.control.process.reload import Reloader, ReloadResult
-from twinlog.control.process.supervisor import STOP_WITHIN_S, Supervisor
+from twinlog.control.process.supervisor import STOP_WITHIN_S, Calls, Supervisor
 from twinlog.errors import ConfigError, Disconnected, Fate, TwinlogError, Unreachable, UsageError
 from twinlog.mirror.state.intents import FlowIntents, Intent, IntentKind, flow_intents
 from twinlog.model import StartKind
@@ -710,3 +712,16 @@ def test_prepared_stub_has_the_attributes_of_a_prepared_flow() -> None:
     names = {name for name in dir(Prepared) if not name.startswith("_")}
     real = {*PreparedFlow.__dataclass_fields__} | {*dir(PreparedFlow)}
     assert names <= real
+
+
+def test_calls_without_end_do_not_stop_the_rest_of_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervisor, "MOST_CALLS_S", 0.02)
+    calls, until = Calls[object](lambda _: None), time.monotonic() + 2
+
+    def again() -> None:
+        if time.monotonic() < until:
+            calls.call(again)
+
+    calls.call(again)
+    calls.handle_queued(0.1)
+    assert time.monotonic() < until

@@ -374,6 +374,10 @@ def _fails(setup: FlowSetup, snapshot: FlowSnapshot) -> bool:
 E = TypeVar("E")
 
 ANSWER_WITHIN_S: Final = 5.0
+MOST_CALLS_S: Final = 0.5
+"""Maximum seconds of a turn in which queued calls are handled. Otherwise, while calls arrive faster
+than they are handled, silent lanes would not be given up, and commands would not be followed.
+"""
 
 
 class Calls(Generic[E]):
@@ -431,13 +435,13 @@ class Calls(Generic[E]):
         THREADS.run("twinlog-job", work)
 
     def handle_queued(self, within_s: float, least_s: float = 0.0) -> None:
-        """Handle all queued calls, waiting at most `within_s` for the first one. Until `least_s`
-        has passed, also handle calls that arrive later.
+        """Handle queued calls, waiting at most `within_s` for the first one. Until `least_s` has
+        passed, also handle calls that arrive later. After MOST_CALLS_S, the rest remains queued.
         """
         began = time.monotonic()
-        while True:
+        while (now := time.monotonic()) < began + MOST_CALLS_S:
             try:
-                action = self._queue.get(timeout=max(0.0, began + within_s - time.monotonic()))
+                action = self._queue.get(timeout=max(0.0, began + within_s - now))
             except queue.Empty:
                 return
             within_s = least_s
