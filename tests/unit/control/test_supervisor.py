@@ -163,6 +163,21 @@ class Setup:
         return ()
 
 
+class EndsOnce:
+    """A duty that counts its last rounds with `--once`."""
+
+    name = "a duty"
+    interval_s = 1.0
+    ends_once = True
+    rounds = 0
+
+    def round(self) -> None:
+        self.rounds += 1
+
+    def close(self) -> None:
+        pass
+
+
 class Starter:
     """A Spark whose jobs end when the test ends them."""
 
@@ -329,6 +344,29 @@ def test_once_gives_up_a_cluster_that_stays_away(config: FlowConfig) -> None:
     (error,) = process.supervisor.errors
     assert error.code == AWAY.code
     assert error.message == f"{AWAY.message}; gave up after 1 min 1 s"
+
+
+def test_once_has_a_minute_again_after_its_lead_was_lost(
+    config: FlowConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A long copy with `--once` loses its lead in an outage. It must not be given up at the first
+    failure after that, and the last rounds of its duties are for the end of the copy.
+    """
+    last = EndsOnce()
+    monkeypatch.setattr(managed_flow, "duties_of", lambda _: [last])
+    setup = Setup(config, None, AWAY)
+    process = Process(setup, once=True)
+    prepared = process.leads()
+    process.clock.now += 10 * ONCE_GIVES_UP_S
+    prepared.lost_lead = True
+    process.turn()
+    process.drains()
+    process.until(lambda: setup.tries == 2)
+    process.comes_to(Phase.WAITING)
+    assert (process.supervisor.errors, last.rounds) == ([], 0)
+    process.clock.now += ONCE_GIVES_UP_S + 1
+    process.comes_to(Phase.LEFT)
+    assert [error.code for error in process.supervisor.errors] == [AWAY.code]
 
 
 def test_a_source_that_answers_nothing_degrades_the_flow_until_it_does(

@@ -438,7 +438,7 @@ class ManagedFlow:
             # after a lost lead the generation is not closed, because the cluster may be down, or
             # another process leads
             drained=leads and generation.is_drained,
-            last_rounds=self.process.once and Step.STOPPED not in why,
+            last_rounds=Step.DONE in why and Step.STOPPED not in why,
             leads=leads,
             rests=rests and not hands_over,
             successor=successor,
@@ -464,7 +464,7 @@ class ManagedFlow:
             stay_out_s = STAY_OUT_S
             reason = "standing by: handed over to a process that leads fewer flows"
             self.trouble.note_idle(FlowState.STANDBY, StandingBy(reason))
-        self.tries.reset(stay_out_s)
+        self.tries.begin_again(stay_out_s)
         self._follow_successor(is_handed_on=True)
         if Step.REMOVED in why:
             leave(self.setup)
@@ -536,6 +536,7 @@ class SetUpAttempts:
     due_at: float = 0.0
     """The time of the next attempt, by the monotonic clock."""
     began: float = field(init=False)
+    """The time since when the flow has had no run, by the monotonic clock."""
     _pause: GrowingPause = field(init=False)
 
     def __post_init__(self) -> None:
@@ -548,7 +549,7 @@ class SetUpAttempts:
 
     @property
     def lasted_s(self) -> float:
-        """Seconds since the flow was created."""
+        """Seconds since the flow was created, or since its last run."""
         return self.clock.monotonic() - self.began
 
     @property
@@ -560,6 +561,11 @@ class SetUpAttempts:
         """Forget earlier failures. The next attempt is due after `after_s`."""
         self._pause.reset()
         self.due_at = self.clock.monotonic() + after_s
+
+    def begin_again(self, after_s: float) -> None:
+        """Begin again after a run. The first attempt is due after `after_s`."""
+        self.reset(after_s)
+        self.began = self.clock.monotonic()
 
     def on_failure(self, error: TwinlogError) -> None:
         pause_s = RETRY_S  # a short pause, so that a free lead is taken soon
