@@ -185,6 +185,10 @@ def test_a_cancelled_lease_ends_its_lanes_and_is_no_failure(driver: Driver) -> N
     for lane in lanes:
         eventually(lambda pid=lane.identity.pid: not psutil.pid_exists(pid))  # type: ignore[misc]
     job.cancel()
+    # a lease of another run in the same session has the same number
+    later = driver.lease(5, "until_told")
+    finish(later, driver.hellos(2))
+    assert later.error is None
 
 
 def test_a_lease_that_is_cancelled_at_once_never_starts_a_lane(driver: Driver) -> None:

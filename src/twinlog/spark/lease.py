@@ -16,6 +16,7 @@ import logging
 import re
 import threading
 import time
+import uuid
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -84,15 +85,18 @@ class LeaseJob:
         self.error: TwinlogError | None = None
         self.done = threading.Event()
         self._context = context
-        self._group = f"twinlog-lease-{lease}"
-        self._description = description or self._group
+        self._name = f"twinlog-lease-{lease}"
+        # unique, because leases of other runs in a caller's session have the same numbers, and
+        # Spark also cancels later jobs of a group that was cancelled
+        self._group = f"{self._name}-{uuid.uuid4().hex[:8]}"
+        self._description = description or self._name
         self._noting: threading.Thread | None = None
         self._task = functools.partial(run_lane_task, entry=entry, lease=lease, address=address)
         self._lease = lease
         self._secrets = secrets
         self._own = secrets.open(lease, lanes)
         self._cancelled = False
-        self._thread = threading.Thread(target=self._run, name=self._group, daemon=True)
+        self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
         self._thread.start()
 
     @property
@@ -114,7 +118,7 @@ class LeaseJob:
             if not self._cancelled:
                 has_ended = self._context._jsc is None or _SHUT_DOWN in str(error)
                 text = "its application has ended" if has_ended else str(error)
-                self.error = error_of(self._group, text)
+                self.error = error_of(self._name, text)
         finally:
             self._secrets.close(self._lease)
             self.done.set()
@@ -133,7 +137,7 @@ class LeaseJob:
 
     def _note_copies(self, copied: Sequence[LeaseCopy]) -> None:
         records, total = sum(topic.records for topic in copied), sum(copy.bytes for copy in copied)
-        lease = self._description.rpartition(", ")[0] or self._group
+        lease = self._description.rpartition(", ")[0] or self._name
         description = f"{lease} copied {plural(records, 'record')}, {size(total)}"
         shown = ["\t".join(LeaseCopy._fields)]
         shown += [
@@ -167,7 +171,7 @@ class LeaseJob:
         """
         if not self._cancelled:
             self._cancelled = True
-            threading.Thread(target=self._cancel, name=f"{self._group}-end", daemon=True).start()
+            threading.Thread(target=self._cancel, name=f"{self._name}-end", daemon=True).start()
 
     def _cancel(self) -> None:
         try:
@@ -175,7 +179,7 @@ class LeaseJob:
             scala: Any = self._context._jsc.sc()
             scala.cancelJobGroupAndFutureJobs(self._group)
         except Exception as error:  # noqa: BLE001 (py4j raises anything when the JVM is gone)
-            log.info("%s could not be cancelled: %s", self._group, type(error).__name__)
+            log.info("%s could not be cancelled: %s", self._name, type(error).__name__)
 
 
 def _is_shown(context: SparkContext) -> bool:
