@@ -57,8 +57,8 @@ def cores_setting(url: str, slots: int, conf: Mapping[str, str]) -> dict[str, st
     """
     if not url.startswith("spark://") or not slots or CORES_MAX in conf:
         return {}
-    each = int(conf.get("spark.executor.cores", 1))
-    cores = slots * int(conf.get("spark.task.cpus", 1))
+    each = _number(conf, "spark.executor.cores")
+    cores = slots * _number(conf, "spark.task.cpus")
     cores = -(-cores // each) * each  # whole executors, because a part of one is not started
     log.info(
         "%s: %d cores for %s; each flow keeps one slot for its next lease; %s sets another "
@@ -90,8 +90,14 @@ def memory_setting(url: str, lane_bytes: int, conf: Mapping[str, str]) -> dict[s
     """
     if not lane_bytes or not (url == "yarn" or url.startswith("k8s://")) or OVERHEAD in conf:
         return {}
-    lanes = int(conf.get("spark.executor.cores", 1)) // int(conf.get("spark.task.cpus", 1))
+    lanes = _number(conf, "spark.executor.cores") // _number(conf, "spark.task.cpus")
     return {OVERHEAD: f"{HEAP_OVERHEAD_MIB + -(-lanes * lane_bytes >> 20)}m"}
+
+
+def _number(conf: Mapping[str, str], key: str) -> int:
+    """Return a setting, or 1 (the default) if it is no positive number. Spark reports the error."""
+    text = conf.get(key, "1")
+    return max(1, int(text)) if text.isdecimal() else 1
 
 
 def task_slots(

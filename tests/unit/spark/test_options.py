@@ -127,6 +127,8 @@ def test_an_archive_needs_a_master(tmp_path: Path) -> None:
         # with 5 cores in total, a second executor would get none
         ({"spark.executor.cores": "4"}, "8"),
         ({"spark.cores.max": "2"}, None),
+        # Spark reports these
+        ({"spark.task.cpus": "two", "spark.executor.cores": "0"}, "5"),
     ],
 )
 def test_an_application_takes_the_cores_of_its_lanes(
@@ -145,6 +147,7 @@ def test_an_application_takes_the_cores_of_its_lanes(
         ({"spark.executor.cores": "8"}, "1664m"),
         ({"spark.executor.cores": "8", "spark.task.cpus": "2"}, "1024m"),
         ({"spark.executor.minMemoryOverhead": "1g"}, None),
+        ({"spark.executor.cores": "1.5", "spark.task.cpus": "0"}, "544m"),
     ],
 )
 def test_a_container_has_the_memory_of_its_lanes(
