@@ -27,7 +27,12 @@ from twinlog.control.doctor.findings import (
 )
 from twinlog.control.doctor.observing import process_report, reported_rate
 from twinlog.control.watch.snapshot import PartitionSnapshot
-from twinlog.control.watch.status_file import StatusFile, running_mirrors, status_folder
+from twinlog.control.watch.status_file import (
+    RunningMirror,
+    StatusFile,
+    running_mirrors,
+    status_folder,
+)
 from twinlog.model import TopicPartition
 from twinlog.wire.compression import Recompression
 from twinlog.wire.record_batch import Codec
@@ -373,6 +378,21 @@ def test_a_status_file_is_read_as_it_was_written(
     standby = structs.replace(flow, state=FlowState.STANDBY)
     file.write([standby])
     assert process_report(running_mirrors(), "A->B") is None
+
+
+def test_the_report_of_the_leader_counts_not_that_of_a_process_that_cannot_start() -> None:
+    fails = snapshots.flow(state="DEGRADED", generation=None).status
+    leads = snapshots.flow(lagging(), generation=3).status
+    mirrors = [
+        RunningMirror(pid=pid, config="mm2.properties", written_ms=pid, flows=(flow,))
+        for pid, flow in enumerate([fails, leads, fails])
+    ]
+    found = process_report(mirrors, "A->B")
+    assert found is not None
+    assert (found.snapshot, found.written_ms) == (leads, 1)
+    found = process_report(mirrors[2:], "A->B")
+    assert found is not None
+    assert found.snapshot == fails
 
 
 def test_a_status_file_of_an_older_release_is_read(

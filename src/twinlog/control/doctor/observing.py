@@ -227,16 +227,16 @@ def reported_rate(flow: str, rows: Sequence[tuple[bytes | None, bytes | None]]) 
 
 
 def process_report(mirrors: Iterable[RunningMirror], flow: str) -> ProcessReport | None:
-    """Return the report on a flow by a process of this host that leads it, or None."""
-    for mirror in mirrors:
-        for value in mirror.flows:
-            if value.flow == flow and value.state is not FlowState.STANDBY:
-                return ProcessReport(
-                    snapshot=value,
-                    written_ms=mirror.written_ms,
-                    late_ms=mirror.late_ms,
-                )
-    return None
+    """Return the report on a flow by the process of this host that leads it. Without such a
+    process, return that of one that is not a standby, or None.
+    """
+    reports = [
+        ProcessReport(snapshot=value, written_ms=mirror.written_ms, late_ms=mirror.late_ms)
+        for mirror in mirrors
+        for value in mirror.flows
+        if value.flow == flow and value.state is not FlowState.STANDBY
+    ]
+    return max(reports, key=lambda report: report.snapshot.generation is not None, default=None)
 
 
 def leaderless(
