@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import pytest
 
 from tests.support.properties import IDENTITY, flows_of
+from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.config.flow.schema import FlowConfig
+from twinlog.control.loops import neighbours
 from twinlog.control.loops.neighbours import SiblingFlows
 from twinlog.model import Flow
 
@@ -16,6 +19,23 @@ def way(flows: dict[str, FlowConfig], first: str, topic: str, **ids: str) -> tup
     neighbours = SiblingFlows(flows.values())
     neighbours.learn(ids)
     return neighbours.return_path(flows[first], topic)
+
+
+def test_a_cluster_that_does_not_respond_does_not_delay_the_end_of_the_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asking = list[threading.Thread]()
+
+    def answer(settings: ClusterSettings) -> str:
+        asking.append(threading.current_thread())
+        return f"id of {settings.alias}"
+
+    monkeypatch.setattr(neighbours, "_id_of", answer)
+    settings = {a: ClusterSettings(alias=a, bootstrap=(("localhost", 1),)) for a in "AB"}
+    known = SiblingFlows(flows_of(tmp_path, "A->B.topics = pay").values(), settings)
+    known.query_unknown()
+    assert known._ids == {"A": "id of A", "B": "id of B"}
+    assert [thread.daemon for thread in asking] == [True, True]
 
 
 def test_names_that_are_kept_come_back(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Final
 
 from twinlog.cluster.client import ClusterClient
@@ -17,6 +17,7 @@ from twinlog.config.flow.schema import FlowConfig, PolicyKind
 from twinlog.errors import TwinlogError
 from twinlog.mirror.names.filters import TopicSelector, policy_of
 from twinlog.model import Flow
+from twinlog.threads import THREADS
 
 ANSWERS_WITHIN_S: Final = 2.0
 """Timeout in seconds for queries of other flows' clusters, so that they hardly delay a start."""
@@ -56,11 +57,11 @@ class SiblingFlows:
             unknown = [
                 self._settings[a] for a in sorted(used - {*self._ids}) if a in self._settings
             ]
-        if not unknown:
-            return
-        with ThreadPoolExecutor(len(unknown)) as pool:
-            for settings, cluster_id in zip(unknown, pool.map(_id_of, unknown), strict=True):
-                self.learn({settings.alias: cluster_id})
+        asked = {
+            settings.alias: THREADS.submit("twinlog-ask", partial(_id_of, settings))
+            for settings in unknown
+        }
+        self.learn({alias: answer.result() for alias, answer in asked.items()})
 
     def duplicate_of(self, flow: FlowConfig, topic: str) -> FlowConfig | None:
         """Return a flow with other aliases that copies this topic between the same two clusters, or
