@@ -291,13 +291,29 @@ def test_failed_lease_is_retried_with_growing_pauses(driver: Driver) -> None:
     assert driver.run.errors["LEASE"] == 8
 
 
-def test_lease_whose_lanes_never_come_is_given_up(driver: Driver) -> None:
+def test_lease_whose_lanes_never_come_is_given_up(
+    driver: Driver, caplog: pytest.LogCaptureFixture
+) -> None:
     driver.run.tick()
     driver.pass_time(HELLO_WITHIN_S - 1)
     assert len(driver.run.leases) == 1
     driver.pass_time(3)
     assert driver.jobs[0].cancelled
     assert [lease.state for lease in driver.run.leases] == [LeaseState.RETIRING, LeaseState.WARMING]
+    assert "Spark needs a free task slot" in caplog.text
+    assert driver.run.errors == {"LEASE": 1}
+
+
+def test_once_ends_if_no_lane_ever_comes() -> None:
+    """Executors that cannot connect to the driver start the tasks of a lease again and again, and
+    Spark's job does not fail.
+    """
+    driver = Driver(FOUR, once=True)
+    driver.pass_time((ONCE_LEASE_TRIES + 1) * HELLO_WITHIN_S)
+    assert driver.is_stopping()
+    failures = [one.failure for one in driver.run.partitions.values()]
+    assert {failure.code for failure in failures if failure is not None} == {"LEASE"}
+    assert driver.run.errors["LEASE"] == ONCE_LEASE_TRIES
 
 
 # -- lanes that end

@@ -32,7 +32,8 @@ both clusters. So the copy pauses only for a message in each direction.
   them.
 - *The flow is paused*: all leases retire.
 
-With `--once` a lease is not renewed, and after three failed leases the pending partitions fail.
+With `--once` a lease is not renewed, and after three leases that failed, or to which no lane has
+connected, the pending partitions fail.
 
 **Rejected:** structured streaming. A micro-batch costs some hundred milliseconds and keeps a
 checkpoint, while a running lane needs neither. Also rejected: DataFrame jobs, because Spark's SQL
@@ -47,7 +48,14 @@ from typing import Final
 
 from twinlog.channel.server import Peer
 from twinlog.clock import Clock, GrowingPause
-from twinlog.control.lanes.lanes import WARM_UP_TIMEOUT_S, Job, Lane, Lease, LeaseState
+from twinlog.control.lanes.lanes import (
+    HELLO_WITHIN_S,
+    WARM_UP_TIMEOUT_S,
+    Job,
+    Lane,
+    Lease,
+    LeaseState,
+)
 from twinlog.control.lanes.partitions import LaneKey, Placement
 from twinlog.control.running.run_state import RunState
 from twinlog.errors import TwinlogError
@@ -87,7 +95,9 @@ class RunLeases:
         """Do what is due: start the next lease, make it current, or retire the previous lease."""
         run = self._run
         warming = next((le for le in run.leases if le.state is LeaseState.WARMING), None)
-        if warming is not None and warming.is_deserted:  # a lane froze before it was ready
+        if warming is not None and warming.is_deserted:
+            if not warming.was_heard:  # otherwise a lane froze before it was ready
+                self._on_unheard(warming)
             warming.state, warming = LeaseState.RETIRING, None
         if run.intents.pause is not None:
             for lease in run.leases:
@@ -183,6 +193,20 @@ class RunLeases:
             for partition in run.partitions.values():
                 if partition.placement is Placement.PENDING:
                     partition.note_failure(error.code, error.message, retriable=False)
+
+    def _on_unheard(self, lease: Lease) -> None:
+        """Report a lease to which no lane has connected. With `--once` it counts as a failure."""
+        run = self._run
+        error = TwinlogError(
+            f"no lane of lease {lease.number} has connected within {HELLO_WITHIN_S:.0f} s: Spark "
+            "needs a free task slot for it, and executors must be able to connect to this process",
+            code="LEASE",
+        )
+        if run.once:
+            self._on_job_failed(error)
+        else:
+            run.log.warning("%s; starting another lease", error)
+            run.errors[error.code] += 1
 
     def stop(self) -> None:
         """Stop all lanes, which drain first. Cancel jobs that do not end after their last lane."""
