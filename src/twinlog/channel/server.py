@@ -26,7 +26,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -604,13 +604,9 @@ def make_server_context() -> tuple[ssl.SSLContext, str]:
     return context, certificate.fingerprint(hashes.SHA256()).hex()
 
 
-SOMEWHERE: Final = "192.0.2.1"
-"""An address in no network of this machine (RFC 5737)."""
-
-
 def address_for_executors(master: str | None) -> str:
     """Return the address at which the channel must listen, so that executors can connect. `master`:
-    URL of the Spark master, or None if lanes run on this machine.
+    URL of the Spark master, or None if lanes run on this machine. Raises Unreachable.
     """
     if master is None or master.startswith("local"):
         return "127.0.0.1"
@@ -618,15 +614,13 @@ def address_for_executors(master: str | None) -> str:
 
 
 def _outward_address() -> str:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        try:
+    # both remote addresses are reserved for documentation
+    for family, remote in ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1")):
+        with suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
             # no packet is sent, because connecting a datagram socket only selects the interface
-            probe.connect((SOMEWHERE, 9))
-        except OSError as error:
-            raise _no_address_error(
-                f"this machine has no route to other networks: {error}"
-            ) from None
-        return str(probe.getsockname()[0])
+            probe.connect((remote, 9))
+            return str(probe.getsockname()[0])
+    raise _no_address_error("this machine has no route to other networks")
 
 
 def _no_address_error(why: str) -> Unreachable:

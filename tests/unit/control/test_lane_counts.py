@@ -4,6 +4,8 @@ master.
 
 from __future__ import annotations
 
+import errno
+import socket
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,7 +14,6 @@ from pathlib import Path
 import pytest
 
 from tests.support.properties import flow_of, loader
-from twinlog.channel import server as channel_server
 from twinlog.channel.codec import MessageCodec
 from twinlog.channel.server import ChannelServer, address_for_executors
 from twinlog.config.flow.schema import FlowConfig
@@ -205,12 +206,20 @@ def test_lanes_of_this_machine_stay_on_loopback(monkeypatch: pytest.MonkeyPatch)
     assert address_for_executors("local") == "127.0.0.1"
 
 
-def test_machine_without_a_usable_address_gets_advice(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine without a default route, and a SPARK_LOCAL_IP of another machine."""
+def test_executors_reach_a_host_without_ipv4_and_one_without_a_route_says_what_to_set(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    routes = {socket.AF_INET6}
+
+    def connect(probe: socket.socket, _address: object) -> None:
+        if probe.family not in routes:
+            raise OSError(errno.ENETUNREACH, "Network is unreachable")
+
     monkeypatch.delenv("SPARK_LOCAL_IP", raising=False)
-    monkeypatch.setattr(
-        channel_server, "SOMEWHERE", "255.255.255.255"
-    )  # no route for an ordinary socket
+    monkeypatch.setattr(socket.socket, "connect", connect)
+    monkeypatch.setattr(socket.socket, "getsockname", lambda _: ("2001:db8::7", 1, 0, 0))
+    assert address_for_executors("spark://a:7077") == "2001:db8::7"
+    routes.clear()
     with pytest.raises(Unreachable, match="set SPARK_LOCAL_IP") as no_route:
         address_for_executors("spark://a:7077")
     with pytest.raises(Unreachable, match=r"cannot listen at .*; set SPARK_LOCAL_IP") as elsewhere:
