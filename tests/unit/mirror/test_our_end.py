@@ -4,9 +4,10 @@ cells of the table of ADR 32, on in-memory logs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from functools import partial
 from typing import Final
 
 import pytest
@@ -287,6 +288,39 @@ def test_the_broker_remembers_less_than_the_log_holds(shared: Copy) -> None:
     known = shared.target._producers[OURS]
     known.last_sequence = 11
     assert shared.starts() == "EXTRA_RECORDS"
+
+
+class AppendsMeanwhile(MemoryView):
+    """A view of the target to which a lane that was considered dead appends a batch after the ends
+    were queried.
+    """
+
+    def __init__(self, logs: Mapping[TopicPartition, MemoryLog], late: Callable[[], None]) -> None:
+        super().__init__(logs, TARGET_ID)
+        self.late = [late]
+
+    def _read(self, log: MemoryLog, offset: int) -> RawRecords:
+        while self.late:
+            self.late.pop()()
+        return super()._read(log, offset)
+
+
+def test_a_batch_that_arrives_during_the_search_is_not_extra() -> None:
+    """The first request of the next lane finds the late batch, and starts the partition again. The
+    batch is no reason to search for another producer.
+    """
+    copy = Copy(Kind.SHARED)
+    copy.ours(0, 10)
+    copy.marked()
+    copy.ours(10, 5)
+    request = replace(copy.request, runs=copy.runs, mark=copy.mark)
+    here = MemoryView({HERE: copy.source}, SOURCE_ID)
+    there = AppendsMeanwhile({THERE: copy.target}, partial(copy.ours, 15, 5))
+    (found,) = find_starts([request], here, there, copy.rules).values()
+    assert not there.late
+    assert isinstance(found, StartPoint), found
+    assert resumes(found) == (15, 15)
+    assert resumes(copy.starts()) == (20, 20), "the batch counts at the next start"
 
 
 # -- the target lost records

@@ -209,8 +209,6 @@ class ForeignRecordWatch:
         other_flow_wrote, span = False, check.span
         headers = Headers(view, check.copy.target, span.first, min(span.next, end))
         for header in headers:
-            if header.base_offset >= span.next:
-                break
             if check.is_repeat(header):
                 repeat = Span(header.base_offset, header.next_offset)
                 return Writers(end, None, other_flow_wrote, repeat)

@@ -388,8 +388,8 @@ def with_jumps(runs: Sequence[Run], jumps: Sequence[Run], end: int) -> tuple[Run
 
 
 class Headers:
-    """Iterates over the headers of all batches of a log between two offsets, up to the high
-    watermark.
+    """Iterates over the headers of all batches that begin between two offsets of a log, up to the
+    high watermark.
     """
 
     def __init__(
@@ -422,6 +422,8 @@ class Headers:
             before, self.high_watermark = self._offset, answer.high_watermark
             self.reads += 1
             for header, _ in read_headers(answer.records):
+                if header.base_offset >= self._end:
+                    return  # appended since the end was queried, as by a lane considered dead
                 if header.next_offset > self._offset:
                     yield header
                     self._offset = header.next_offset
