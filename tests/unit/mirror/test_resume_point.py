@@ -137,6 +137,20 @@ def test_other_records_are_still_a_divergence() -> None:
     assert found.code == "DIVERGED"
 
 
+def test_runs_of_records_that_were_never_written_are_not_left_out_first() -> None:
+    """The newest run of a written record is wrong, and far from the right position. Behind it the
+    map announces more runs than a start leaves out.
+    """
+    logs = Logs()
+    logs.source.write([Record(at, 1_000, b"k", b"%d" % at) for at in range(3_000)])
+    for at in range(52):
+        logs.copy(b"%d" % at)
+    ahead = [(60 + at, 2_950 + 10 * at) for at in range(4)]
+    found = logs.start((0, 0), (50, 2_900), *ahead)
+    assert isinstance(found, StartPoint), found
+    assert (found.upstream, found.jumps) == (52, (Run(50, 50, 50),))
+
+
 def of_many(count: int = 150) -> tuple[Logs, list[Run]]:
     """Return logs with this many records, and their map."""
     logs = Logs()

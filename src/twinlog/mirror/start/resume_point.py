@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from twinlog.mirror.map.offset_map import Run, run_at
+from twinlog.mirror.map.runs import ORDINAL, following
 from twinlog.mirror.start.both_logs import BothLogs, NearRecords
 from twinlog.mirror.start.corrections import (
     LostRuns,
@@ -121,7 +122,9 @@ class TailCheck:
         """
         fallback: ResumePoint | None = None
         runs, prints = self._runs, self._request.fingerprints
-        for count in range(len(runs) - 1, max(0, len(runs) - 4), -1):
+        # runs of records that were never written explain nothing
+        written = following(runs, self._ordinal - 1, ORDINAL)
+        for count in range(written - 1, max(0, written - 4), -1):
             dropped = runs[count]
             void = is_void(dropped, self._tail, self._k, prints)
             if void is False:
@@ -134,7 +137,7 @@ class TailCheck:
                 continue
             right = run_continued_at(earlier, dropped.ordinal)
             next_offset = right.upstream_of(self._ordinal)
-            if comparison.proves(self._ordinal) and dropped.ordinal < self._ordinal:
+            if comparison.proves(self._ordinal):
                 epoch = comparison.epoch_before(self._ordinal, next_offset)
                 return ResumePoint(next_offset, epoch, (right,), comparison.equal)
             if void and fallback is None and self._request.lost is None:
