@@ -107,7 +107,7 @@ from twinlog.mirror.copy.intake import OutBatch
 from twinlog.mirror.copy.partition import CopyState, PartitionCopy
 from twinlog.mirror.copy.transformed import TransformedCopy
 from twinlog.mirror.map.map_tail import MapTail, first_runs
-from twinlog.mirror.map.offset_map import Mark, Run
+from twinlog.mirror.map.offset_map import Run
 from twinlog.mirror.skips import Skip
 from twinlog.mirror.start.fan_start import FanStart
 from twinlog.mirror.start_point import CopyRules, StartPoint
@@ -278,7 +278,7 @@ class Assignments:
         position = Run(result.ordinal, result.upstream, result.k + result.ordinal)
         is_other = take.written_by != take.transform
         runs = first_runs(take.runs, take.open_from, result.jumps, position, begins_chunk=is_other)
-        mark = result.mark(take.mark)
+        mark = result.mark(take.mark, is_alone=self._rules.is_ours_alone)
         tail = MapTail.beginning(
             key=take.map_key,
             topic=take.source.topic,
@@ -351,7 +351,7 @@ class Assignments:
                 term=take.term,
                 runs=[read_to(start.ordinal, start.upstream)],
                 producer_id=take.fan.producer_id,
-                mark=Mark(start.ordinal, start.k + start.ordinal),
+                mark=start.as_mark,
                 dirty=not asked.runs,
             )
             branches.append(self._make_copy(Branch, partition, asked.target, start, tail, rules))

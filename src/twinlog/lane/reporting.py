@@ -16,7 +16,7 @@ from twinlog.mirror.copy.fan_out import Copy
 from twinlog.mirror.copy.partition import CopyState, PartitionCopy
 from twinlog.mirror.copy.transformed import TransformedCopy
 from twinlog.mirror.map.map_tail import MapTail
-from twinlog.mirror.map.offset_map import Mark, PartitionKey
+from twinlog.mirror.map.offset_map import PartitionKey
 from twinlog.mirror.start_point import StartPoint
 from twinlog.model import TopicPartition
 
@@ -134,9 +134,8 @@ def handed_tail(key: PartitionKey, take: TakePartition, handed: HandOver, work: 
     this flow follows (`mirror.map.offset_map.Mark`). So a mark that is not final must be durable
     before this lane sends anything.
     """
-    start, mark, durable = handed.start, take.mark, handed.durable_ordinal
+    start, durable = handed.start, handed.durable_ordinal
     if not work.is_ours_alone:
-        mark = Mark(start.ordinal, start.k + start.ordinal, start.taken_over)
         durable = durable if start.taken_over else -1
     return MapTail(
         key=key,
@@ -145,7 +144,7 @@ def handed_tail(key: PartitionKey, take: TakePartition, handed: HandOver, work: 
         chunk=handed.chunk,
         runs=list(handed.runs),
         producer_id=work.producer_id,
-        mark=mark,
+        mark=start.as_mark,
         durable_ordinal=durable,
         dirty=handed.durable_ordinal < 0 and not take.runs,
         transform=take.transform,

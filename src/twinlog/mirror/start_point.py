@@ -106,15 +106,23 @@ class StartPoint:
     dead_letters: KnownDeadLetters | None = None
     """The known dead letters, or None if the flow has no dead-letter topic."""
 
-    def mark(self, known_mark: Mark | None) -> Mark | None:
+    @property
+    def as_mark(self) -> Mark:
+        """Return a mark (`offset_map.Mark`) at this point. It is final if other clients ended the
+        copy.
+        """
+        return Mark(self.ordinal, self.k + self.ordinal, is_final=self.taken_over)
+
+    def mark(self, known_mark: Mark | None, *, is_alone: bool) -> Mark | None:
         """Return the mark (`offset_map.Mark`) with which the copy begins. `known_mark`: the mark in
-        the map, which was read before the logs were checked, or None.
+        the map, which was read before the logs were checked, or None. `is_alone`: only this flow
+        writes to the topic, so K is exact.
 
         If other clients ended the copy, the result is a final mark at the end that this start
         found.
         """
-        if self.taken_over:
-            return Mark(self.ordinal, self.k + self.ordinal, is_final=True)
+        if self.taken_over or is_alone:
+            return self.as_mark
         return None if known_mark is None else known_mark._replace(is_final=False)
 
 

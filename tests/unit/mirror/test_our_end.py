@@ -571,7 +571,7 @@ def test_final_mark_is_where_the_walk_found_the_end(between: int) -> None:
     found = copy.starts()
     assert isinstance(found, StartPoint)
     assert (found.ordinal, found.taken_over) == (8, True)
-    copy.mark = found.mark(copy.mark)
+    copy.mark = found.mark(copy.mark, is_alone=False)
     assert copy.mark == Mark(8, 9, is_final=True)
     assert resumes(copy.starts()) == (8, 8)
 

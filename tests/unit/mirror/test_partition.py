@@ -26,7 +26,7 @@ from twinlog.lane.reporting import hand_over
 from twinlog.mirror.copy.intake import Intake
 from twinlog.mirror.copy.partition import PIPELINE, QUIET_MS, TROUBLE_MS, CopyState, PartitionCopy
 from twinlog.mirror.copy.target_log import TargetLeader
-from twinlog.mirror.map.offset_map import Run
+from twinlog.mirror.map.offset_map import Mark, Run
 from twinlog.mirror.start_point import CopyRules
 from twinlog.model import Isolation
 from twinlog.wire.record_batch import (
@@ -135,6 +135,18 @@ def test_batch_waits_for_the_row_that_announces_it() -> None:
     assert copy.tail.dirty
     copy.tail.on_durable(copy.tail.runs[-1])
     assert [b.upstream for b in sent(copy)] == [5]
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_rows_have_a_mark_from_which_on_a_start_gets_all_runs(*, alone: bool) -> None:
+    """In topics to which other clients write, K is not constant, so the lane sets the mark."""
+    copy = a_copy(alone=alone)
+    copy.on_fetched(fetched(batch(0, 2), batch(5, 2), batch(9, 1)), (), NOW)
+    sent(copy)
+    answer(copy, K)
+    row = copy.tail.next_row()
+    assert row is not None
+    assert row[0].mark == (Mark(2, K + 2) if alone else None)
 
 
 def test_cold_start_sends_nothing_before_its_cut_is_durable() -> None:

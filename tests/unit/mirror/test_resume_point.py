@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
+from tests.support.folded_rows import fold
 from tests.support.memory_log import MemoryLog, MemoryView, find_starts
-from twinlog.errors import TwinlogError
-from twinlog.mirror.map.offset_map import Run, run_at
-from twinlog.mirror.start.request import StartRequest, StartRules
+from twinlog.errors import Fate, TwinlogError
+from twinlog.mirror.map.map_tail import RUNS_PER_CHUNK
+from twinlog.mirror.map.offset_map import ChunkRow, Mark, PartitionKey, Run, Term, run_at
+from twinlog.mirror.start.request import StartRequest, StartRules, runs_for_start
 from twinlog.mirror.start_point import StartPoint
 from twinlog.model import Isolation, TopicId, TopicPartition, sequence_of
 from twinlog.wire.record_batch import Codec
@@ -39,8 +41,8 @@ class Logs:
             self.copy(value)
         return at
 
-    def copy(self, value: bytes) -> None:
-        end = self.target.end
+    def copy(self, value: bytes, ordinal: int | None = None) -> None:
+        end = self.target.end if ordinal is None else ordinal
         batch = encode_batch(
             [Record(0, 1_000, b"k", value)],
             codec=Codec.NONE,
@@ -50,9 +52,9 @@ class Logs:
         )
         self.target.append(bytes(batch))
 
-    def start(self, *runs: tuple[int, int]) -> StartPoint | TwinlogError:
+    def start(self, *runs: tuple[int, int], **more: Any) -> StartPoint | TwinlogError:
         """Run a start with a map that has runs with these ordinals and upstream offsets. Return its
-        result.
+        result. `more`: other fields of the request.
         """
         request = StartRequest(
             source=HERE,
@@ -61,6 +63,7 @@ class Logs:
             target_topic_id=TARGET_ID,
             runs=tuple(Run(ordinal, upstream, ordinal) for ordinal, upstream in runs),
             our_producers=frozenset({PRODUCER}),
+            **more,
         )
         rules = StartRules(producer_id=PRODUCER, is_ours_alone=True, isolation=self.isolation)
         here = MemoryView({HERE: self.source}, SOURCE_ID)
@@ -242,3 +245,70 @@ def test_whole_map_needs_no_read_before_the_last_records(monkeypatch: pytest.Mon
     asked.clear()
     assert isinstance(logs.start(*(run[:2] for run in runs)), StartPoint)
     assert not asked
+
+
+COPIED, ANNOUNCED = 2_200, 2_500
+
+
+def far_ahead() -> tuple[Logs, list[Run]]:
+    """Return logs and the map of a lane that died after it had announced many more records than it
+    had written.
+    """
+    logs = Logs()
+    upstream = [logs.write(b"%d" % at, copied=at < COPIED) for at in range(ANNOUNCED)]
+    return logs, [Run(at, offset, at) for at, offset in enumerate(upstream)]
+
+
+def test_map_that_is_far_ahead_of_the_log_needs_no_correction() -> None:
+    """A start gets only some runs of the map. They include those of the last records on the target,
+    however many runs the lane announced after these records.
+    """
+    logs, runs = far_ahead()
+    key, mark = PartitionKey(SOURCE_ID, TARGET_ID, 0), Mark(COPIED - 20, COPIED - 20)
+    known = fold(
+        ChunkRow(
+            key=key,
+            term=Term(1, 0),
+            chunk=number,
+            topic="orders",
+            runs=tuple(runs[first : first + RUNS_PER_CHUNK]),
+            mark=mark,
+        )
+        for number, first in enumerate(range(0, ANNOUNCED, RUNS_PER_CHUNK))
+    )[key]
+    sent, runs_from = runs_for_start(known, 128)
+    assert runs_from == COPIED - 20 - 128
+    found = logs.start(*(run[:2] for run in sent), runs_from=runs_from, mark=mark)
+    assert isinstance(found, StartPoint), found
+    assert (found.ordinal, found.upstream) == (COPIED, runs[COPIED - 1].upstream + 1)
+    assert (found.compared, found.jumps) == (100, ())
+
+
+def test_map_without_the_run_of_the_last_record_is_no_evidence() -> None:
+    """The target lost more of its end than the start's part of the map covers. Without its runs,
+    the offset of the last record is unknown. If it were computed from an earlier run, records would
+    be copied twice.
+    """
+    logs, runs = far_ahead()
+    logs.source.delete_before(runs[COPIED - 50].upstream)
+    sent = (runs[0], *runs[COPIED + 1 :])
+    found = logs.start(*(run[:2] for run in sent), runs_from=COPIED + 1, accept_source_loss=True)
+    assert isinstance(found, TwinlogError), found
+    assert (found.code, found.fate) == ("PARTITION", Fate.RETRIABLE)
+    found = logs.start(*(run[:2] for run in runs), accept_source_loss=True)
+    assert isinstance(found, StartPoint), found
+    assert found.upstream == runs[COPIED - 1].upstream + 1
+
+
+def test_message_has_no_upstream_offsets_from_a_part_of_the_map_that_the_start_lacks() -> None:
+    logs, runs = of_many(300)
+    logs.target = MemoryLog()
+    for at in (*range(100), *range(105, 300)):
+        logs.target.forget(2_000)
+        logs.copy(b"%d" % at, ordinal=at)
+    sent = (runs[0], *runs[200:])
+    for given, runs_from, missing in ((runs, -1, "[200, 209)"), (sent, 200, "of ordinals [100,")):
+        found = logs.start(*(run[:2] for run in given), runs_from=runs_from)
+        assert isinstance(found, TwinlogError), found
+        assert found.code == "GAP_WRITTEN"
+        assert f"upstream records {missing}" in found.message

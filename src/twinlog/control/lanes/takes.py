@@ -73,7 +73,9 @@ def _size_in_runs(take: TakePartition) -> int:
 
 
 def runs_for_each(partitions: int) -> int:
-    """Return how many runs of each map are sent if this many partitions start together."""
+    """Return how many runs before the mark of each map are sent if so many partitions start
+    together.
+    """
     return max(LEAST_RUNS, min(MOST_RUNS, RUNS_AT_ONCE // max(1, partitions)))
 
 

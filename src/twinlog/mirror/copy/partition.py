@@ -521,6 +521,10 @@ class PartitionCopy:
         self.latencies.add(now_ms, batch.max_timestamp)
         self._is_proven = self._is_listed = True
         self._answered_ms = now_ms
+        if self.is_ours_alone:
+            # A start gets only a part of a large map's runs, but all from the map's mark on. So the
+            # mark moves with each response.
+            self.tail.mark = Mark(self.acked_ordinal, self.acked_downstream)
         if not self._in_flight:
             self._acknowledge_what_was_read()
 

@@ -47,7 +47,7 @@ from twinlog.mirror.copy.partition import CopyState, PartitionCopy
 from twinlog.mirror.copy.range_intake import RangeIntake, Stretch
 from twinlog.mirror.copy.ranges import RangeAnswer, SourceRange
 from twinlog.mirror.copy.refusals import unreadable_error
-from twinlog.mirror.map.offset_map import Mark, Run
+from twinlog.mirror.map.offset_map import Run
 from twinlog.mirror.skips import Skip
 from twinlog.mirror.start_point import KnownDeadLetters
 
@@ -294,12 +294,6 @@ class TransformedCopy(PartitionCopy):
             self.acked_upstream, self.acked_epoch = self._decided, self._decided_epoch
 
     # -- batches to the target
-
-    def _clean(self, batch: OutBatch, base_offset: int, now_ms: int) -> None:
-        super()._clean(batch, base_offset, now_ms)
-        # A start gets only a part of a large map's runs, but all from the map's mark on. So the
-        # mark moves with each response.
-        self.tail.mark = Mark(self.acked_ordinal, self.acked_downstream)
 
     @property
     def is_drained(self) -> bool:

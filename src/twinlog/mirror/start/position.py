@@ -75,7 +75,7 @@ from __future__ import annotations
 
 from dataclasses import InitVar, dataclass, replace
 
-from twinlog.errors import CorruptData, PartitionError
+from twinlog.errors import CorruptData, Fate, PartitionError
 from twinlog.mirror import findings
 from twinlog.mirror.map.foreign_records import (
     ForeignWalk,
@@ -167,17 +167,23 @@ class StartSearch:
         if (start_point := self._after_accepted(stretch)) is not None:
             return start_point
         k = stretch.k
-        raw = raw_from(self.request.transformed, end - k)
-        if low := max(stretch.low, k + raw if raw else 0):
-            low = max(self.target_ends.log_start, low)
-            self.target_ends = replace(self.target_ends, log_start=low)
-            self.logs = replace(self.logs, target_ends=self.target_ends)
-        ordinal = end - k
+        ordinal, runs_from = end - k, self.request.runs_from
+        raw = raw_from(self.request.transformed, ordinal)
+        lows = (k + first for first in (raw, runs_from) if first > 0)
+        low = max((self.target_ends.log_start, stretch.low, *lows))
+        self.logs = replace(self.logs, target_ends=replace(self.target_ends, log_start=low))
         if ordinal < 0 or run_at(runs, ordinal) is None:
             raise self._log_error(
                 f"the target's log ends at {end}, before the first record of this copy "
                 f"({runs[0].downstream}): the target lost its log",
                 code="TARGET_TRUNCATED",
+            )
+        if ordinal <= runs_from:
+            raise PartitionError(
+                f"{self.request.target}: the log ends at {end}, but this start has the offset map "
+                f"only from target offset {k + runs_from} on; checking again; if this persists, "
+                "run twinlog offsets rebuild",
+                fate=Fate.RETRIABLE,
             )
         self._check_regress(ordinal)
         self._check_producer(ordinal, k)
@@ -266,13 +272,13 @@ class StartSearch:
         """Return an error about the target's log, with the ranges of both logs. `source`: the
         source partition if the target lacks source records, else None.
         """
-        held = findings.sides(self.source_ends, self.target_ends, self.request.runs)
+        held = findings.sides(self.source_ends, self.target_ends, self.request.complete_runs)
         return findings.target_error(self.request.target, what, code=code, source=source, held=held)
 
     def _check_regress(self, ordinal: int) -> None:
         acked, epoch = self.request.acked_ordinal, self.request.acked_epoch
         if ordinal < acked and epoch == self.target_ends.leader_epoch:
-            lost_range = upstream_range(self.request.runs, ordinal, acked - ordinal)
+            lost_range = upstream_range(self.request.complete_runs, ordinal, acked - ordinal)
             raise self._log_error(
                 f"{acked - ordinal} records that were acknowledged are gone from the end of the "
                 "target's log though its leader did not change: upstream records "
@@ -303,19 +309,20 @@ class StartSearch:
             )
 
     def _k_error(self, ordinal: int, k: int, off: int, witness: str) -> PartitionError:
+        end = self.target_ends.log_end
         broken_at = find_break(
             self.logs.read_target,
-            low=max(self.target_ends.log_start, k),
-            high=self.target_ends.log_end,
+            low=max(self.target_ends.log_start, last_stretch(self.request.runs, end).low, k),
+            high=end,
             k=k,
             producers=self.request.our_producers,
         )
-        end = self.target_ends.log_end
         detail = f"{witness} is at ordinal {ordinal - 1 + off}, but the log has {ordinal} records"
         if off > 0:
             where = f"somewhere below offset {end}"
             if broken_at is not None and broken_at.distance > 0:
-                lost = upstream_range(self.request.runs, broken_at.offset - k, broken_at.distance)
+                runs, first = self.request.complete_runs, broken_at.offset - k
+                lost = upstream_range(runs, first, broken_at.distance)
                 where = (
                     f"before offset {broken_at.offset}: upstream records {lost} of "
                     f"{self.request.source} are not on the target"
@@ -494,7 +501,7 @@ class StartSearch:
                 f"records up to {upstream} were copied: the source lost [{end}, "
                 f"{upstream}), which the target still has",
                 self.request.target,
-                findings.lost_at(self.request.runs, end, self.target_ends),
+                findings.lost_at(self.request.complete_runs, end, self.target_ends),
                 lost=(end, upstream),
             )
         if upstream < self.source_ends.log_start:

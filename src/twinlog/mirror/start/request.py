@@ -72,6 +72,11 @@ class StartFacts(PartitionPair):
     accepted: tuple[Accepted, ...] = ()
     """Foreign records in the target's log that an operator accepted."""
 
+    @property
+    def complete_runs(self) -> tuple[Run, ...]:
+        """The runs without the first one if runs between it and the next one are missing."""
+        return self.runs[1:] if self.runs_from > 0 else self.runs
+
     def facts(self) -> dict[str, Any]:
         """Return the fields of `StartFacts` by name."""
         return {field.name: getattr(self, field.name) for field in fields(StartFacts)}
@@ -127,16 +132,15 @@ def runs_for_start(partition_map: PartitionMap, limit: int) -> tuple[tuple[Run, 
     """Return (runs, begin). `runs`: those of the map that a start needs. `begin`: the ordinal from
     which on they are complete, or -1 if these are all runs of the map.
 
-    They are the first run, which determines K, and the newest runs: at least `limit`, and all of
-    the newest chunk. They also include all runs from that of the last record before the map's mark
-    on.
+    They are the first run, which determines K, the last `limit` runs that begin before the map's
+    mark, all runs after the mark, and all of the newest chunk. The map may announce any number of
+    runs that were not written before the copy's lane died. The mark shows where these may begin.
     """
-    runs = partition_map.runs
-    begin = max(0, len(runs) - limit)
+    runs, mark = partition_map.runs, partition_map.mark
+    written = len(runs) if mark is None else following(runs, mark.ordinal - 1, ORDINAL)
+    begin = max(0, written - limit)
     if partition_map.open_from >= 0:
         begin = min(begin, max(0, following(runs, partition_map.open_from, ORDINAL) - 1))
-    if partition_map.mark is not None:
-        begin = min(begin, max(0, following(runs, partition_map.mark.ordinal - 1, ORDINAL) - 1))
     if begin <= 1:
         return tuple(runs), -1
     newest = runs[begin:]
