@@ -49,13 +49,21 @@ from twinlog.cluster.topics.topic_admin import (
 from twinlog.codes import Trait, has
 from twinlog.config.flow.schema import FlowConfig, PolicyKind
 from twinlog.config.values.renames import LONGEST_NAME
-from twinlog.errors import BrokerRefused, ClusterError, Fate, PartitionError, TwinlogError, or_raise
+from twinlog.errors import (
+    BrokerRefused,
+    ClusterError,
+    Fate,
+    PartitionError,
+    TwinlogError,
+    Unsupported,
+    or_raise,
+)
 from twinlog.mirror.names.filters import TopicSelector
 from twinlog.mirror.names.naming import ReplicationPolicy
 from twinlog.mirror.names.renaming import refused_names
 from twinlog.mirror.plan import PartitionPlan
 from twinlog.mirror.state.copies import CopyRow
-from twinlog.model import TopicPartition
+from twinlog.model import NO_TOPIC_ID, TopicPartition
 from twinlog.quantities import first_few, plural
 from twinlog.survey.rights import denied_error, is_permitted
 from twinlog.survey.topic_configs import UNKNOWN_RULES, new_topic_configs, target_rules
@@ -460,6 +468,9 @@ def _plan(
         if not _is_judged(remote_topic, checked_topics):
             discovery.fail(topics[name], created_since_error(flow, remote[name]))
             continue
+        if NO_TOPIC_ID == topics[name].topic_id == remote_topic.topic_id:
+            discovery.fail(topics[name], without_ids_error(flow, name))
+            continue
         lacks = [
             right for right in NEEDED_OPERATIONS if not is_permitted(metadata, remote[name], right)
         ]
@@ -549,6 +560,19 @@ def not_copied_error(flow: FlowConfig, name: str) -> PartitionError:
         flow=flow.flow,
         code="TOPIC_MISSING",
         fate=Fate.RETRIABLE,
+    )
+
+
+def without_ids_error(flow: FlowConfig, name: str) -> Unsupported:
+    """Return the error for a topic without an ID whose remote topic has no ID, either. The offset
+    map has topics by these two IDs, so topics without both would share their rows.
+    """
+    source, target = flow.flow.source, flow.flow.target
+    return Unsupported(
+        f"topic {name} is not copied: the brokers of both {source} and {target} have no topic IDs, "
+        "by which the offset map distinguishes topics: upgrade one of them to Kafka 2.8 or later, "
+        "with inter.broker.protocol.version 2.8 or later",
+        flow=flow.flow,
     )
 
 

@@ -306,7 +306,8 @@ def pair_of_target(
     maps: Maps, target: TopicPartition, topic_id: TopicId, source_ids: Mapping[str, TopicId]
 ) -> PartitionPair | None:
     """Return the pair of a target partition and of the source partition that it is a copy of.
-    Return None if the map has no row of this copy.
+    Return None if the map has no row of this copy, or if topics have no ID and the map names
+    several source topics.
 
     If the map names several source topics, those whose current ID is the ID in the map are
     preferred. Among these, the topic that was copied last is used. `source_ids`: current IDs by
@@ -321,7 +322,7 @@ def pair_of_target(
         )
         for key in keys
     ]
-    if not pairs:
+    if not pairs or (topic_id == NO_TOPIC_ID and len({name for *_, name in pairs}) > 1):
         return None
     *_, topic = max(pairs)
     source = TopicPartition(topic, target.partition)
@@ -443,6 +444,8 @@ def _newest(pair: PartitionPair, maps: Maps, targets: int | None) -> PartitionMa
         # the usual case, which must be fast, because a status needs it for each partition
         return partition_map
     keys = maps.keys_to(pair.target_topic_id, pair.source.partition)
+    if pair.target_topic_id == NO_TOPIC_ID:  # then these are the maps into all topics
+        keys = [key for key in keys if maps[key].topic == pair.source.topic]
     if targets is None:
         keys = [key for key in keys if key.branches] or keys
     else:

@@ -300,6 +300,25 @@ def test_the_newest_source_topic_of_a_copy_is_the_existing_one() -> None:
     assert pair_of_target(maps, TARGET, COPIED, {}) is None
 
 
+def test_target_topics_without_ids_are_not_mistaken_for_each_other() -> None:
+    keys = PartitionKey(COPIED, NO_TOPIC_ID, 0), PartitionKey(AGAIN, NO_TOPIC_ID, 0)
+    one, other = (PartitionMap(key=key, topic=name) for key, name in zip(keys, "tu", strict=True))
+    for known in (one, other):
+        runs = (Run(0, 0, 0),)
+        known.apply(ChunkRow(key=known.key, term=Term(1, 0), chunk=0, topic=known.topic, runs=runs))
+    maps, ownership = Maps({keys[0]: one, keys[1]: other}, {}, 1), Ownership(is_shared=False)
+    new = PartitionPair(TopicPartition("v", 0), TopicPartition("A.v", 0), REMOTE, NO_TOPIC_ID)
+    for targets in (0, None):
+        found = replica(new, maps, ownership, target=LogState(0, 0), targets=targets)
+        assert (found.problem, found.copied) == (None, NOTHING), "not the copy of another topic"
+    copied = PartitionPair(SOURCE, TARGET, COPIED, NO_TOPIC_ID)
+    assert replica(copied, maps, ownership, target=LogState(0, 5)).key == keys[0]
+    assert pair_of_target(maps, TARGET, NO_TOPIC_ID, {}) is None
+    assert pair_of_target(Maps({keys[0]: one}, {}, 1), TARGET, NO_TOPIC_ID, {}) == PartitionPair(
+        SOURCE, TARGET, NO_TOPIC_ID, NO_TOPIC_ID
+    )
+
+
 # -- sequences
 
 
