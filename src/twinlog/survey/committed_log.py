@@ -10,6 +10,7 @@ from twinlog.cluster.logs.raw_log import FetchedRecords, fetch_partition
 from twinlog.mirror.copy.intake import RolledBack
 from twinlog.mirror.start.tail_check import decode
 from twinlog.model import Isolation, TopicPartition
+from twinlog.wire.error_codes import OFFSET_NOT_AVAILABLE, error_for
 from twinlog.wire.record_batch import BatchHeader, read_headers
 from twinlog.wire.records import Record
 
@@ -26,7 +27,8 @@ def read_committed(
 ) -> Iterator[tuple[BatchHeader, Sequence[Record]]]:
     """Yield data batches of [begin, end) with their records, in order.
 
-    READ_UNCOMMITTED also yields records of aborted transactions.
+    READ_UNCOMMITTED also yields records of aborted transactions. Raises TwinlogError, also if the
+    leader does not return all records below `end` now.
     """
     position = begin
     while position < end:
@@ -38,6 +40,12 @@ def read_committed(
             if kept:
                 yield header, kept
         if position == before:
+            if answer.high_watermark < end:  # a new leader does not know the high watermark yet
+                raise error_for(
+                    OFFSET_NOT_AVAILABLE,
+                    cluster=client.alias,
+                    doing=f"reading {tp} at offset {position}",
+                )
             return  # all later records were compacted away, or belong to an open transaction
 
 

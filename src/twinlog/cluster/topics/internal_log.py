@@ -29,7 +29,12 @@ from twinlog.errors import (
     or_raise,
 )
 from twinlog.model import Isolation, TopicPartition
-from twinlog.wire.error_codes import TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_OR_PARTITION
+from twinlog.wire.error_codes import (
+    OFFSET_NOT_AVAILABLE,
+    TOPIC_AUTHORIZATION_FAILED,
+    UNKNOWN_TOPIC_OR_PARTITION,
+    error_for,
+)
 from twinlog.wire.record_batch import Codec, read_headers, verify_crc
 from twinlog.wire.records import Record, decode_batch, encode_batch
 
@@ -197,6 +202,12 @@ def read_to_end(
                 yield from (r for r in decode_batch(batch) if before <= r.offset)
             position = max(position, header.next_offset)
         if position == before < end:
+            if answer.high_watermark < end:  # a new leader does not know the high watermark yet
+                raise error_for(
+                    OFFSET_NOT_AVAILABLE,
+                    cluster=client.alias,
+                    doing=f"reading {tp} at offset {position}",
+                )
             raise CorruptData(
                 f"cluster {client.alias}: {tp} returns no batch at offset {position}, although its "
                 f"high watermark is {end}: check the log files of its leader"
