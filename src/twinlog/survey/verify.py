@@ -359,7 +359,8 @@ class _Partition:
         gaps, first = self._found.gaps, pairs.first
         source_log, target_log = self._source_log, self._target_log
         begin = max(source_log.start, first.upstream)
-        if self._wanted.is_first:
+        # a comparison that begins later has only later runs of the map (`with_needed_runs`)
+        if self._wanted.is_first and self._wanted.since <= first.upstream:
             gaps[GapCause.BEFORE_COPY] += max(0, first.upstream - source_log.start)
             gaps[GapCause.BEFORE_MAP] += max(0, first.downstream - target_log.start)
             begins_at = min(pairs.first_counterpart(begin), target_log.end)

@@ -186,6 +186,21 @@ def test_progress_reaches_all_that_is_to_be_compared(
     assert 0 < done == total < COUNT - 1
 
 
+def test_records_before_the_requested_ones_are_no_gap(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A comparison from a later offset on gets only the runs of the map that it needs. The first of
+    these runs is not where the copy began.
+    """
+    monkeypatch.setattr(verify, "LEAST_OFFSETS", 2)
+    some = [record(number) for number in range(COUNT)]
+    here, there = log_of(some[:30]), log_of(some)
+    here.end += 1
+    for at in range(30, COUNT, 7):
+        here._store(encode_batch(some[at : at + 7], codec=Codec.NONE))
+    one = wanted(here, there, (Run(0, 0, 0), Run(30, 31, 30)), deep=False)
+    found = by_tasks(replace(one, since=41), here, there)
+    assert (found.differences, found.equal, +found.gaps) == ([], COUNT - 40, {})
+
+
 class Entered(Cluster):
     """A client that is closed by another object."""
 
