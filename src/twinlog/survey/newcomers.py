@@ -58,6 +58,8 @@ class TopicSurveys:
             state, now_ms = TopicPartition(STATE_TOPIC, 0), int(time.time() * 1000)
             for row in first_survey_rows(flow, known):
                 append_once(target, state, [row], now_ms)
+            first = first_survey(flow, state_rows(target).of(flow))
+            known = known if first is None else first  # maybe that of another process
         self._seen, self._recalled_from = set(known), target.settings.bootstrap
 
     def marked(

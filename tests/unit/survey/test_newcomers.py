@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
 from twinlog.cluster.net.metadata import PartitionMetadata, TopicMetadata
 from twinlog.mirror.plan import PartitionPlan
 from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
-from twinlog.survey.newcomers import TopicSurveys
+from twinlog.survey import newcomers
+from twinlog.survey.newcomers import TopicSurveys, first_survey_rows
 
 ID, OTHER = TopicId("a" * 32), TopicId("b" * 32)
 
@@ -73,3 +79,23 @@ def test_a_topic_that_one_survey_missed_is_not_new() -> None:
     assert new_of(surveys, topic("orders", 2)) == []
     assert new_of(surveys) == []
     assert new_of(surveys, topic("orders", 2)) == []
+
+
+def test_the_first_survey_in_the_log_counts_if_two_processes_write_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The other process made its survey before the topic was created. The topic is new to this
+    process, too, although this process found it in a survey of its own.
+    """
+    log: list[tuple[bytes, bytes]] = []
+
+    def append_after_the_other(_client: Any, _tp: Any, rows: Any, _now_ms: int) -> None:
+        log.extend(rows if log else [*first_survey_rows("A->B", ()), *rows])
+
+    monkeypatch.setattr(newcomers, "append_once", append_after_the_other)
+    monkeypatch.setattr(newcomers, "state_rows", lambda _: SimpleNamespace(of=lambda _: log))
+    monkeypatch.setattr(newcomers, "shown_by_any", lambda _: ())
+    surveys = TopicSurveys()
+    target = cast("Any", SimpleNamespace(settings=SimpleNamespace(bootstrap="b:9092")))
+    surveys.recall("A->B", target, target, {"orders": topic("orders", 1)})
+    assert new_of(surveys, topic("orders", 1)) == [0]

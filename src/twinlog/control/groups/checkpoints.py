@@ -355,7 +355,6 @@ class ShareGroups:
         if not self._names:
             # end the first round, in which `to_set` may leave out existing commits; later commits
             # count
-            # the first round is over, so com
             self._translations.to_set(None)
             return
         try:
