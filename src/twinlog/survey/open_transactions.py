@@ -11,11 +11,12 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.producers import transaction_starts
-from twinlog.cluster.logs.raw_log import fetch_records
+from twinlog.cluster.logs.raw_log import FetchedRecords, fetch_records
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.errors import TwinlogError
 from twinlog.model import Isolation, TopicPartition
@@ -26,6 +27,8 @@ from twinlog.wire.record_batch import read_headers
 
 FIRST_BYTES: Final = 16_384
 """Maximum bytes to fetch. A broker always returns the whole first batch, whatever its size."""
+AT_ONCE: Final = 500
+"""Maximum number of partitions to read at once, because the responses are in memory together."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,18 +54,23 @@ class OpenTransaction:
 def open_transactions(
     source: ClusterClient, tps: Sequence[TopicPartition]
 ) -> list[OpenTransaction]:
-    """Return the open transactions that the partitions' leaders report, if they report any."""
-    return [
-        OpenTransaction(
-            tp=tp, producer_id=id_, start_offset=start, since_ms=_first_ms(source, tp, start)
-        )
-        for tp, starts in transaction_starts(source, tps).items()
-        for id_, start in starts.items()
-    ]
+    """Return the open transactions that the partitions' leaders report, if they report any.
+
+    The first record of each transaction is read, with one request for many partitions.
+    """
+    out: list[OpenTransaction] = []
+    waiting = {tp: [*starts.items()] for tp, starts in transaction_starts(source, tps).items()}
+    while waiting := {tp: starts for tp, starts in waiting.items() if starts}:
+        now = {tp: starts.pop() for tp, starts in islice(waiting.items(), AT_ONCE)}
+        answers = fetch_records(source, {tp: (at, FIRST_BYTES) for tp, (_, at) in now.items()})
+        for tp, (id_, start) in now.items():
+            since_ms = _first_ms(answers[tp])
+            one = OpenTransaction(tp=tp, producer_id=id_, start_offset=start, since_ms=since_ms)
+            out.append(one)
+    return sorted(out, key=lambda transaction: (transaction.tp, transaction.start_offset))
 
 
-def _first_ms(source: ClusterClient, tp: TopicPartition, offset: int) -> int:
-    answer = fetch_records(source, {tp: (offset, FIRST_BYTES)})[tp]
+def _first_ms(answer: FetchedRecords | TwinlogError) -> int:
     if isinstance(answer, TwinlogError):
         return -1
     header = next((header for header, _ in read_headers(answer.records)), None)
