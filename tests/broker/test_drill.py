@@ -195,7 +195,7 @@ def killed(case: Case) -> Iterator[Case]:
 
 @pytest.mark.witness("topics and groups of a killed drill are removed")
 def test_remains_of_a_killed_drill_are_shown_and_removed(
-    killed: Case, capsys: pytest.CaptureFixture[str]
+    killed: Case, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = str(killed.file)
     files = [path for path in killed.temporary.rglob("*") if path.is_file()]
@@ -213,8 +213,18 @@ def test_remains_of_a_killed_drill_are_shown_and_removed(
     finally:
         of_another.leave()
     assert any("topic" in line for line in killed.left())
-    eventually(lambda: run(["drill", "clean", file, "--yes"]) == 0)
+    later = f"{PREFIX}76543210s-0.internal"
+
+    def confirm(*_: object) -> bool:
+        create_topic(killed.source, later)  # another operator begins a drill
+        return True
+
+    monkeypatch.setattr("twinlog.cli.commands.drill.is_confirmed", confirm)
+    monkeypatch.setattr("twinlog.cli.commands.drill.require_an_answer", lambda **_: None)
+    eventually(lambda: run(["drill", "clean", file]) == 0)
     assert "everything is removed" in capsys.readouterr().out
+    assert {name for name in topic_names(killed.source) if PREFIX in name} == {later}
+    assert run(["drill", "clean", file, "--yes"]) == 0
     assert killed.left() == []
     assert {f"{killed.topic}-{number}" for number in range(3)} <= topic_names(killed.source)
 

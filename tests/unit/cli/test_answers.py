@@ -386,7 +386,11 @@ def drill(*, is_green: bool) -> dict[str, Any]:
 
 
 def left(*running: str, is_left: bool = True, is_clean: bool = True) -> dict[str, Any]:
-    found = Leftovers(cluster="A", topics=("twinlog-drill-1",) if is_left else (), running=running)
+    found = Leftovers(
+        cluster="A",
+        topics=("twinlog-drill-1a2b3c4ds-0.internal",) if is_left else (),
+        running=running,
+    )
 
     def clean(_client: Any, _mark: str, say: Callable[[str], None]) -> bool:
         say("removed")

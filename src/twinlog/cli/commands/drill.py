@@ -202,7 +202,13 @@ def clean(chosen: ChosenFlow, yes: bool, dry_run: bool) -> Answer:
             what = "Everything listed above will be deleted."
             if running or not (yes or is_confirmed(setup.name, what)):
                 return shown.nothing_changed()
-            cleaned = [clean_up(client, "", shown.print_line) for client in (source, target)]
+            # only the drills listed above, because another one may have begun since
+            marks = sorted({mark for left in remains for mark in left.marks})
+            cleaned = [
+                clean_up(client, mark, shown.print_line)
+                for mark in marks
+                for client in (source, target)
+            ]
             if not all(cleaned):
                 return Answer({}, exit_code=1)
             shown.print_line("everything is removed")

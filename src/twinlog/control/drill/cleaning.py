@@ -93,6 +93,13 @@ class Leftovers:
     def __bool__(self) -> bool:
         return bool(self.topics or self.groups or self.fences or any(self.rows.values()))
 
+    @property
+    def marks(self) -> set[str]:
+        """Return the marks of the drills that the remains are from."""
+        keys = (key.decode(errors="replace") for keys in self.rows.values() for key in keys)
+        names = (*self.topics, *self.groups, *self.fences, *keys)
+        return {match[1] for name in names for match in DRILL_NAME.finditer(name)}
+
     def lines(self) -> Iterator[str]:
         """Yield the remains as lines of text."""
         for kind, names in (
