@@ -105,6 +105,9 @@ def steer(  # noqa: PLR0913 (options of commands)
         if planned and not is_confirmed(names, question):
             write_line("nothing was changed", sys.stderr)
             return Answer({}, exit_code=1)
+        # only flows that were shown: another flow may need a change since
+        shown = {change.intent.flow for change in planned}
+        chosen = [flow for flow in chosen if str(flow.flow) in shown] or chosen
     changes = apply_intents(chosen, ask, reason=reason, dry_run=dry_run, nothing=nothing)
     lines = [_change_line(change, dry_run=dry_run) for change in changes]
     if not dry_run and any(change.is_needed for change in changes):
