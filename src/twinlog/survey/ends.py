@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from enum import Flag, auto
 from typing import Final
@@ -17,6 +17,7 @@ from twinlog.cluster.logs.offsets import (
     list_offsets,
     log_ends,
 )
+from twinlog.cluster.logs.producers import known_producers
 from twinlog.cluster.topics.internal_log import readable_ends
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.errors import TwinlogError, or_raise
@@ -105,6 +106,21 @@ def append_ends(client: ClusterClient, tps: Iterable[TopicPartition]) -> dict[To
     Raises the error of the first log that cannot be queried.
     """
     return {tp: or_raise(end).end_offset for tp, end in log_ends(client, tps).items()}
+
+
+def last_appends(
+    client: ClusterClient, tps: Collection[TopicPartition], producers: Collection[int]
+) -> dict[TopicPartition, object]:
+    """Return a value for each partition that changes if one of these producers appends a record. It
+    has the last sequences of those that the leader remembers, or the log end if it remembers none.
+    Raises the error of the first log that cannot be queried.
+    """
+    ends, states = append_ends(client, tps), known_producers(client, tps)
+    ours = {
+        tp: {id_: state.last_sequence for id_, state in known.items() if id_ in producers}
+        for tp, known in states.items()
+    }
+    return {tp: ours.get(tp) or end for tp, end in ends.items()}
 
 
 def empty_logs(client: ClusterClient, tps: Iterable[TopicPartition]) -> set[TopicPartition]:

@@ -14,8 +14,10 @@ from twinlog.control.cutover.promotion import wait_until_over
 from twinlog.control.cutover.scope import CutoverScope
 from twinlog.errors import Disconnected, FlowError, TwinlogError, or_raise
 from twinlog.model import TopicPartition
+from twinlog.survey import ends
 
 HERE, THERE = TopicPartition("orders", 0), TopicPartition("A.orders", 0)
+OURS, THEIRS = 7, 8
 Answer = int | TwinlogError
 
 
@@ -25,6 +27,8 @@ class Cluster:
     def __init__(self, end: Callable[[float], Answer], *, end_s: float, state_s: float) -> None:
         self.now, self.end, self.end_s, self.state_s = 0.0, end, end_s, state_s
         self.checked: list[TopicPartition] = []
+        self.producers: Callable[[float], dict[int, int]] = lambda _: {}
+        """Last sequence of each producer ID that the leaders remember, by time."""
         self.scope = cast(
             "CutoverScope",
             SimpleNamespace(
@@ -33,6 +37,7 @@ class Cluster:
                 intents=lambda: SimpleNamespace(promotion=None),
                 history=self.history,
                 is_led=lambda: True,
+                rows=lambda: SimpleNamespace(producers=frozenset({OURS})),
                 target=SimpleNamespace(metadata=lambda _: SimpleNamespace(topics=TOPICS)),
             ),
         )
@@ -50,10 +55,15 @@ class Cluster:
         self.checked = [*tps]
         return dict.fromkeys(self.checked, or_raise(self.end(self.now)))
 
+    def known_producers(self, _: object, tps: Iterable[TopicPartition]) -> dict[Any, Any]:
+        states = self.producers(self.now).items()
+        return {tp: {id_: SimpleNamespace(last_sequence=n) for id_, n in states} for tp in tps}
+
     def wait(self, monkeypatch: pytest.MonkeyPatch, *, is_fenced: bool = True) -> float:
         clock = SimpleNamespace(monotonic=lambda: self.now, sleep=self.sleep)
         monkeypatch.setattr(promotion, "time", clock)
-        monkeypatch.setattr(promotion, "append_ends", self.append_ends)
+        monkeypatch.setattr(ends, "append_ends", self.append_ends)
+        monkeypatch.setattr(ends, "known_producers", self.known_producers)
         wait_until_over(self.scope, [THERE.topic], lambda _: None, is_fenced=is_fenced)
         return self.now
 
@@ -96,3 +106,23 @@ def test_a_source_that_may_be_written_to_is_waited_for_longer(
     """
     cluster = Cluster(lambda _: 5, end_s=0.0, state_s=0.0)
     assert cluster.wait(monkeypatch, is_fenced=False) > promotion.OPEN_STILL_S
+
+
+def test_records_of_new_owners_do_not_count_if_the_flows_producer_is_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A command is run again after its hook has failed, and new owners already write to the remote
+    topic. Their records do not delay the command. Records of the flow do, and so does each record
+    if the leader does not remember the flow's producer.
+    """
+    cluster = Cluster(int, end_s=0.0, state_s=0.0)
+    cluster.producers = lambda now: {OURS: 4, THEIRS: int(now)}
+    assert cluster.wait(monkeypatch) < promotion.FENCED_STILL_S + 1
+    late = Cluster(int, end_s=0.0, state_s=0.0)
+    late.producers = lambda now: {OURS: int(min(now, 9.0)), THEIRS: int(now)}
+    assert late.wait(monkeypatch) > 9 + promotion.FENCED_STILL_S
+    forgotten = Cluster(int, end_s=0.0, state_s=0.0)
+    forgotten.producers = lambda now: {THEIRS: int(now)}
+    with pytest.raises(FlowError) as caught:
+        forgotten.wait(monkeypatch)
+    assert caught.value.code == "COPY_RUNS"

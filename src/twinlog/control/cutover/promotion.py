@@ -26,7 +26,7 @@ from twinlog.lane import late_requests
 from twinlog.mirror.state.generations import FlowHistory
 from twinlog.mirror.state.intents import FlowIntents, IntentKind
 from twinlog.model import TopicPartition
-from twinlog.survey.ends import append_ends
+from twinlog.survey.ends import last_appends
 
 FOLLOWS_WITHIN_S: Final = 10.0
 """Seconds in which a running leader applies a promotion: it reads the row within 2 s, and its lanes
@@ -35,7 +35,7 @@ drain.
 ENDS_WITHIN_S: Final = 60.0
 POLL_S: Final = 0.2
 FENCED_STILL_S: Final = 4.0
-"""Seconds without an appended record after which fenced topics count as no longer copied. If only
+"""Seconds without a record of the flow after which fenced topics count as no longer copied. If only
 some topics are promoted, no row reports that their lanes have ended. So the command waits twice the
 2 s in which a leader applies the row.
 """
@@ -156,13 +156,16 @@ def _runs(scope: CutoverScope, history: FlowHistory | None) -> FlowError:
 
 
 def _wait_until_still(scope: CutoverScope, topics: Sequence[str], say: Say, led_s: float) -> None:
-    """Wait until nothing is appended to the topics for longer than a leader needs to release them.
-    The time is measured from the end of one check to the start of a later one. A log that cannot be
-    checked does not count as still, because a request of this flow might be pending at the log's
-    broker.
+    """Wait until the flow appends nothing to the topics for longer than a leader needs to release
+    them. The time is measured from the end of one check to the start of a later one. A log that
+    cannot be checked does not count as still, because a request of this flow might be pending at
+    the log's broker.
+
+    If the command is run again, new owners may already write to the topics. So growth of a log
+    counts only if the broker does not remember the flow's producer.
     """
     deadline = time.monotonic() + ENDS_WITHIN_S
-    before, since = _ends(scope, topics), time.monotonic()
+    before, since = _appended(scope, topics), time.monotonic()
     while True:
         history = scope.history()
         if history is None or history.latest is None or history.is_closed:
@@ -170,24 +173,24 @@ def _wait_until_still(scope: CutoverScope, topics: Sequence[str], say: Say, led_
             return
         still_s = led_s if scope.is_led() else OPEN_STILL_S
         began = time.monotonic()
-        now = _ends(scope, topics)
+        now = _appended(scope, topics)
         if now is None or now != before:
             before, since = now, time.monotonic()
         elif began - since > still_s:
-            say(f"nothing was appended to the remote topics for {still_s:.0f} s")
+            say(f"the flow appended nothing to the remote topics for {still_s:.0f} s")
             return
         if time.monotonic() > deadline:
             raise _runs(scope, history)
         time.sleep(POLL_S)
 
 
-def _ends(scope: CutoverScope, topics: Sequence[str]) -> dict[TopicPartition, int] | None:
-    """Return the log ends of all partitions of remote topics, or None if an end is unknown. Topics
-    whose records are partitioned by key are included.
+def _appended(scope: CutoverScope, topics: Sequence[str]) -> dict[TopicPartition, object] | None:
+    """Return `last_appends` of all partitions of remote topics, or None if a partition cannot be
+    checked. Topics whose records are partitioned by key are included.
     """
     target_topics = scope.target.metadata(topics).topics if topics else {}
     tps = [tp for topic in target_topics.values() for tp in topic.tps]
     try:
-        return append_ends(scope.target, tps)
+        return last_appends(scope.target, tps, scope.rows().producers)
     except TwinlogError:
         return None
