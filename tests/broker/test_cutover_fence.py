@@ -88,6 +88,25 @@ def test_an_abort_that_comes_a_moment_late_leaves_the_fence(
     eventually(lambda: case.fences() == {case.orders, case.sales})
 
 
+def test_an_abort_by_hook_that_comes_a_moment_late_fences_again(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another run promotes after `abort` has let producers write again. `abort` then stops them by
+    the same hook, because records that they write to the source would be lost.
+    """
+    remove_own, steps = AclFence.remove_own, case.file.parent / "steps"
+
+    def taken_late(self: AclFence) -> list[str]:
+        promote(self._scope, [])
+        return remove_own(self)
+
+    monkeypatch.setattr(AclFence, "remove_own", taken_late)
+    hook = f"echo $TWINLOG_STEP >> {steps}"
+    code, _, err = case.commands.do("abort", "--fence", "hook", "--fence-hook", hook)
+    assert (code, "[PROMOTED]" in err) == (1, True)
+    assert steps.read_text().split() == ["unfence", "fence"]
+
+
 def test_an_abort_by_hook_also_removes_twinlogs_acls(case: Case) -> None:
     """A switchover fenced the source by ACLs and was killed. `abort` must remove these ACLs even if
     it is run with another kind of fence, a hook.

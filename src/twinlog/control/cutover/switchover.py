@@ -215,7 +215,11 @@ class Switchover:
             self.say("fence: removed by the hook")
         topics = self.fence.remove_own()
         if has_promoted(self.scope, self.scope.intents()):
-            self.fence.put_back(topics)  # another run promoted in the meantime
+            # another run promoted in the meantime
+            self.fence.put_back(topics)
+            if self.options.fence is FenceKind.HOOK:
+                run_hook(self.scope, self.options.fence_hook, "fence")
+                self.say("fence: set again by the hook")
             raise promoted_error(self.scope)
         self.say(
             f"fence: removed from {plural(len(topics), 'topic')}; the flow continues as before"
