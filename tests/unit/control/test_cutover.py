@@ -13,7 +13,8 @@ import pytest
 from msgspec import structs
 
 from tests.support.snapshots import PUBLISHED
-from twinlog.cli.commands.cutover import is_confirmed, require_an_answer
+from twinlog.cli.commands.cutover import _run_plan, is_confirmed, require_an_answer
+from twinlog.cluster.groups.membership import process_metadata
 from twinlog.cluster.logs.producers import ProducerState
 from twinlog.config.load import load
 from twinlog.control.cutover import failover as cutover_failover
@@ -277,3 +278,15 @@ def test_an_error_that_does_not_repeat_makes_no_source_lost(
     errors += [Unreachable("for long"), Unreachable("of the target")]
     assert one._survey()[1] == cast("Any", ["its groups"])
     assert "for long" in str(one._scope.source_problem), "the last error, not the first"
+
+
+def test_a_state_that_is_unknown_after_a_run_is_no_failure_of_the_run() -> None:
+    """Clients have moved, and then a broker does not respond. The exit code is that of the run."""
+    said: list[str] = []
+
+    def plan() -> None:
+        raise Unreachable("its broker does not respond")
+
+    work = cast("Failover", SimpleNamespace(run=lambda _: (), plan=plan, say=said.append))
+    assert _run_plan(work, None) == ({"after": None}, 0)
+    assert "the state after the run is unknown: its broker" in said[0]

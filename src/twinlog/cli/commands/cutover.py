@@ -21,7 +21,7 @@ from twinlog.cli.options.flow_option import ChosenFlow, on_flow, topic_pattern
 from twinlog.cli.options.option import option, options, reason_option, yes_option
 from twinlog.cli.terminal.output import Answer, is_for_programs, write_line
 from twinlog.control.cutover import GATES
-from twinlog.errors import UsageError
+from twinlog.errors import TwinlogError, UsageError
 
 if TYPE_CHECKING:
     from twinlog.control.cutover.failover import Failover
@@ -149,7 +149,12 @@ def _show(
 
 def _run_plan(work: Switchover | Failover, plan: Any) -> tuple[dict[str, Any], int]:
     left = work.run(plan)
-    return {"after": work.plan()}, 1 if left else 0
+    after: Any = None
+    try:
+        after = work.plan()
+    except TwinlogError as error:  # the run is over, so this must not look like its failure
+        work.say(f"the state after the run is unknown: {error}")
+    return {"after": after}, 1 if left else 0
 
 
 def _run(  # noqa: PLR0913 (the options)

@@ -148,7 +148,7 @@ class Failover:
     """Runs one failover command; not thread-safe."""
 
     def __init__(self, scope: CutoverScope, say: Say = lambda _: None) -> None:
-        self._scope, self._say = scope, say
+        self._scope, self.say = scope, say
         self._groups = CutoverGroups(scope, is_failover=True)
 
     def plan(self) -> FailoverPlan:
@@ -192,7 +192,7 @@ class Failover:
 
     def run(self, plan: FailoverPlan) -> list[GroupPlan]:
         """Run the remaining steps. Return the groups that would resume at the wrong offset."""
-        scope, say, topics = self._scope, self._say, plan.topics
+        scope, say, topics = self._scope, self.say, plan.topics
         scope.require_copied()
         if not scope.is_whole and not topics:
             raise scope.error(
@@ -225,14 +225,14 @@ class Failover:
         """Report that there is nothing to undo. After the promotion, raise FlowError (PROMOTED)."""
         if has_promoted(self._scope, self._scope.intents()):
             raise promoted_error(self._scope)
-        self._say("nothing was promoted, so there is nothing to undo; groups that were set keep")
-        self._say("  their offsets, as after a group sync")
+        self.say("nothing was promoted, so there is nothing to undo; groups that were set keep")
+        self.say("  their offsets, as after a group sync")
 
     def _set_offsets(self) -> list[GroupPlan]:
-        self._groups.set_all(self._survey()[1], self._say)
+        self._groups.set_all(self._survey()[1], self.say)
         after = self._survey()[1]
         done = sum(plan.is_done for plan in after)
-        self._say(
+        self.say(
             f"groups: {done} of {plural(len(after), 'group')} at or after their translated offsets"
         )
         return [plan for plan in after if not plan.is_done]
