@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.client import consumer, eventually, produce, produce_transaction
 from tests.support.cutover import UNFENCED, Case, Commands
-from tests.support.groups import commit, numbered
+from tests.support.groups import commit, committed, numbered
 from tests.support.mirror import EmittingMirror, Mirror
 from tests.support.mirror_process import Driver
 from tests.support.rights import Grant, SecuredPair
@@ -18,9 +18,10 @@ from tests.support.surgery import cut_log
 from tests.support.topics import create_topic, log_size
 from twinlog.cli.main import run
 from twinlog.config.load import load
-from twinlog.control.cutover import drain, newest_status
+from twinlog.control.cutover import drain, failover, newest_status
 from twinlog.control.cutover.drain import Drain
 from twinlog.control.cutover.scope import CutoverScope
+from twinlog.control.cutover.promotion import promote
 from twinlog.control.cutover.switchover import FenceKind, Switchover, SwitchoverOptions
 from twinlog.control.flow.wiring import flow_setup
 from twinlog.errors import TwinlogError
@@ -235,6 +236,32 @@ def test_target_that_lost_copied_records(
         pair = case.pair
         with EmittingMirror(pair.config) as mirror:
             eventually(lambda: case.copied() == 20)
+def test_topic_that_is_resumed_during_a_failover(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A topic that was released before the failover is resumed right before the promotion, which is
+    for the whole flow. So the offsets of its groups are set, too.
+    """
+    pair, other = case.pair, f"{case.pair.topic}-other"
+    text = pair.config.read_text()
+    pair.config.write_text(text.replace(f"topics = {pair.topic}\n", f"topics = {pair.topic}.*\n"))
+    create_topic(pair.a, other)
+    produce(pair.a, other, numbered(0, 5))
+    commit(pair.a, case.group, other, 3)
+
+    def promoted(*words: Any) -> None:
+        assert run(["topic", "resume", str(pair.config), "--topics", other]) == 0
+        promote(*words)
+
+    with case.ready():
+        eventually(lambda: log_size(pair.b, f"{pair.remote}-other") == 5)
+        assert run(["topic", "release", str(pair.config), "--topics", other]) == 0
+        monkeypatch.setattr(failover, "promote", promoted)
+        code, out, err = case.commands("failover").do("run", "--yes")
+        assert code == 0, (out, err)
+    assert committed(pair.b, case.group, f"{pair.remote}-other") == 3
+
+
             produce(pair.a, pair.topic, numbered(20, 5))
             eventually(lambda: case.copied() == 25)
             eventually(lambda: case.plan("failover")[0] == 0)

@@ -263,7 +263,7 @@ def test_an_error_that_does_not_repeat_makes_no_source_lost(
     would be missing from the plan. Only a repeated error makes it count as lost.
     """
     one = Failover.__new__(Failover)
-    one._scope = cast("CutoverScope", SimpleNamespace(source_problem=None))
+    one._scope = cast("CutoverScope", SimpleNamespace(source_problem=None, joined=list))
     one._groups = cast("Any", SimpleNamespace(plan=lambda found: ["its groups"]))
     errors = [Unreachable("for a moment")]
 

@@ -176,7 +176,7 @@ class Failover:
 
         If reading both clusters fails twice, this command treats the source as lost and reads only
         from the target, even if some brokers of the source respond. The first error may be the
-        target's.
+        target's. Topics that another operator has resumed since are part of the whole flow again.
         """
         for is_last in (False, True):
             if self._scope.source_problem is not None:
@@ -186,6 +186,7 @@ class Failover:
                 return current, self._groups.plan(current)
             except TwinlogError as error:
                 if is_last:
+        self._scope.joined()
                     self._scope.source_problem = error
         current = copies(self._scope)
         return current, self._groups.plan(current)

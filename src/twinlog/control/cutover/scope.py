@@ -62,21 +62,16 @@ class CutoverScope:
         """The flow's newest claim when this scope was created, or None if there was none."""
         self.require_same(None, self.target.metadata([]))
         self.source_problem = source_problem or self._query_source()
-        self._released, self._promoted = self._untouched_topics()
+        self._released: set[str] = set()
+        self._promoted: set[str] = set()
+        """Topics that were promoted by name, if the scope is the whole flow."""
+        self._covered: dict[str, bool] = {}  # cached: needed for each partition of each group
+        self.joined()
         self.seen_row: tuple[int, float] | None = None
         """Two times of the status row that was read last. The first is when the row was written, by
         its host's clock (ms). The second is when this command first read the row (monotonic
         seconds). It is minus infinity for the first row, because that row may have any age.
         """
-        self._covered: dict[str, bool] = {}  # cached: needed for each partition of each group
-
-    def _untouched_topics(self) -> tuple[set[str], set[str]]:
-        """Return (released, promoted). `released`: the topics that are released now. `promoted`:
-        the topics that are promoted by name now, or empty if the scope is not the whole flow.
-        """
-        intents = self.intents()
-        promoted = intents.topics(IntentKind.PROMOTE) if self.is_whole else ()
-        return {*intents.topics(IntentKind.RELEASE)}, {*promoted}
 
     def _query_source(self) -> TwinlogError | None:
         try:
@@ -105,11 +100,14 @@ class CutoverScope:
         return is_wanted and self.names(topic)
 
     def joined(self) -> list[str]:
-        """Return the topics that were left out when this scope was created, and are copied again
-        because another operator resumed or demoted them.
+        """Read again which topics are released or promoted by name, and so left out. Return those
+        that were left out before, because another operator has resumed or demoted them since.
         """
-        released, promoted = self._untouched_topics()
-        again = (self._released | self._promoted) - (released | promoted)
+        before, intents = self._released | self._promoted, self.intents()
+        self._released = {*intents.topics(IntentKind.RELEASE)}
+        self._promoted = {*(intents.topics(IntentKind.PROMOTE) if self.is_whole else ())}
+        self._covered.clear()
+        again = before - self._released - self._promoted
         return sorted(filter(self._selector.selects, again))
 
     def names(self, topic: str) -> bool:
