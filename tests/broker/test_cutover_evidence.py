@@ -257,6 +257,10 @@ def test_hidden_topic_and_group_close_gates(
         code, _, err = switchover.do(*UNFENCED)
         assert (code, "[GATE_CLOSED]" in err) == (1, True), err
         mirror.stop()
+    assert run(["failover", "run", str(file), "--yes"]) == 0
+    code, out, _ = Commands("failback", file, capsys).do("plan")
+    assert (code, f"{hidden}-0: cluster" in out) == (1, True), "its tail is not left out silently"
+    assert f"grant DESCRIBE on topic {hidden}" in out, out
 
 
 @pytest.mark.witness(

@@ -251,6 +251,24 @@ def test_a_demotion_that_dies_after_its_row(case: Case) -> None:
     assert on_target(case) == [*range(50)]
 
 
+def test_topics_that_were_promoted_by_name_are_named_and_aborted(case: Case) -> None:
+    """A replay was announced but has appended nothing, and then its topic is promoted by name. The
+    plan of the whole flow leaves the topic out, and says how to select it. `failback abort` undoes
+    the replay nevertheless.
+    """
+    produce(case.pair.a, case.pair.topic, numbered(20, 30))
+    case.fail_over(new_owners=0)
+    case.killed("before", "twinlog.control.failback.failback:Replay._partition", "replay")
+    assert run(["topic", "promote", str(case.pair.config), "--topics", case.pair.topic]) == 0
+    code, _, err = case.failback.do("plan")
+    assert (code, "[NOT_COPIED]" in err, "select them with --topics" in err) == (1, True, True)
+    code, out, err = case.failback.do("plan", "--topics", case.pair.topic)
+    assert (code, "30 records in all" in out) == (0, True), out + err
+    code, out, err = case.failback.do("abort")
+    assert (code, "it is undone" in out) == (0, True), out + err
+    assert wishes(case, IntentKind.REPLAY) == 0
+
+
 def test_a_replayed_topic_is_not_copied_after_a_demotion(case: Case) -> None:
     """After a replay, `flow demote` is refused until the replayed topic has been promoted by name.
     This topic is not copied again after the demotion, even if it is released and resumed.

@@ -70,6 +70,7 @@ from twinlog.survey.topic_configs import UNKNOWN_RULES, new_topic_configs, targe
 from twinlog.wire.error_codes import (
     NONE,
     TOPIC_ALREADY_EXISTS,
+    TOPIC_AUTHORIZATION_FAILED,
     UNKNOWN_TOPIC_OR_PARTITION,
     error_for,
 )
@@ -111,6 +112,18 @@ def require_gone(client: ClusterClient, metadata: ClusterMetadata, names: Collec
         code="BROKERS_DIFFER",
         fate=Fate.RETRIABLE,
     )
+
+
+def hidden_topics(
+    client: ClusterClient, metadata: ClusterMetadata, names: Collection[str]
+) -> list[str]:
+    """Return the names that `metadata` lacks because this user is not permitted to see the topics.
+    They may still exist. Raises BROKERS_DIFFER as `require_gone` does.
+    """
+    require_gone(client, metadata, names)
+    lacking = sorted({*names} - metadata.topics.keys())
+    topics = client.metadata(lacking).topics if lacking else {}
+    return [name for name, topic in topics.items() if topic.error == TOPIC_AUTHORIZATION_FAILED]
 
 
 def shown_by_any(client: ClusterClient) -> Iterator[TopicMetadata]:

@@ -288,6 +288,31 @@ def test_records_copied_after_the_plan_are_no_tail(
     assert caught.value.code == "TAIL_OPEN"
 
 
+@pytest.mark.parametrize(("is_new", "code"), [(True, "TAIL_GROWS"), (False, "TAIL_MOVED")])
+def test_partitions_that_come_or_go_after_the_plan_end_the_run(
+    monkeypatch: pytest.MonkeyPatch, is_new: bool, code: str
+) -> None:
+    """The promotion of a new partition was not checked, and the tail of a partition that a broker
+    with stale metadata does not list would not be saved.
+    """
+    work, shown = Failback(scope(), print), plan()
+    other = replace(shown.tails[0], source=TopicPartition("pay", 0))
+    found = [shown.tails[0], other] if is_new else []
+    monkeypatch.setattr(failback, "divergences", lambda _: found)
+    monkeypatch.setattr(work._reverse, "without_reverse_records", lambda tails: tails)
+    monkeypatch.setattr(work, "_wait_until_over", lambda *_: None)
+    watch = SimpleNamespace(newest=None, require=lambda: None)
+    monkeypatch.setattr(failback, "PromotionWatch", lambda *_: watch)
+    with pytest.raises(FlowError, match="pay-0" if is_new else "orders-0") as caught:
+        work.run(shown, cast("SavedTail", None), replays=False)
+    assert caught.value.code == code
+
+
+def test_plan_names_topics_that_were_promoted_by_name() -> None:
+    lines = [*replace(plan(), left_out=("pay",)).lines()]
+    assert any("pay; save their tails by a run with --topics" in line for line in lines), lines
+
+
 def test_a_source_that_grows_while_it_is_saved_ends_the_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -29,7 +29,7 @@ from twinlog.mirror.names.renaming import plain_upstream
 from twinlog.mirror.plan import PartitionPair
 from twinlog.mirror.state.copies import CopyRow
 from twinlog.model import NO_TOPIC_ID, Isolation, TopicId, TopicPartition
-from twinlog.survey.discovery import require_gone
+from twinlog.survey.discovery import hidden_topics, require_gone
 from twinlog.survey.ends import Want, read_ends
 from twinlog.survey.picture import read_flow
 from twinlog.survey.replica import Certainty, Replica
@@ -357,14 +357,8 @@ def _hidden_on_target(
     """Return the rows of remote topics that this user is not permitted to see, because these topics
     may still exist. Deleted remote topics are left out, because clients cannot move to them.
     """
-    lacking = {row.topic: row for row in begun if row.topic not in target_metadata.topics}
-    require_gone(scope.target, target_metadata, lacking)
-    target_topics = scope.target.metadata(sorted(lacking)).topics if lacking else {}
-    return [
-        lacking[name]
-        for name, topic in target_topics.items()
-        if topic.error == TOPIC_AUTHORIZATION_FAILED
-    ]
+    by_topic = {row.topic: row for row in begun}
+    return [by_topic[name] for name in hidden_topics(scope.target, target_metadata, by_topic)]
 
 
 def _id(metadata: ClusterMetadata, topic: str) -> TopicId:

@@ -86,12 +86,12 @@ class CopyEnds:
     def __init__(self, scope: CutoverScope, targets: Collection[TopicPartition]) -> None:
         self._scope = scope
         self._client = scope.target
-        self._metadata = scope.target.metadata(None)
+        self.metadata = scope.target.metadata(None)
         self._rows = rows = scope.rows()
         self._was_led = rows.history(scope.name) is not None
         self._mapped = mapped_copies(scope.name, rows.of(scope.name))
         self._replayed = rows.intents(scope.name).topics(IntentKind.REPLAY)
-        self._copies = [row for row in rows.copies.values() if row.flow == scope.name]
+        self.copies = [row for row in rows.copies.values() if row.flow == scope.name]
         tps = [tp for tp in targets if self.topic_id(tp) is not None]
         self._picture = read_flow(
             self._client,
@@ -101,7 +101,7 @@ class CopyEnds:
             is_shared=scope.setup.is_identity,
             new_owners=lambda: lambda _: True,
             maps=scope.config.flow,
-            metadata=self._metadata,
+            metadata=self.metadata,
         )
         self._cleaned = may_lack_offsets(self._client, {tp.topic for tp in tps})
         self._view = ClusterLogView(scope.target)
@@ -111,8 +111,8 @@ class CopyEnds:
 
     def topic_id(self, target: TopicPartition) -> TopicId | None:
         """Return the remote topic's ID, or None if it has no such partition."""
-        topic = self._metadata.topics.get(target.topic)
-        is_there = topic is not None and not topic.error and self._metadata.partition(target)
+        topic = self.metadata.topics.get(target.topic)
+        is_there = topic is not None and not topic.error and self.metadata.partition(target)
         return topic.topic_id if is_there and topic is not None else None
 
     def find(
@@ -175,7 +175,7 @@ class CopyEnds:
         is_ours = oldest is not None and oldest.producer_id in ours
         is_ours |= not ours.isdisjoint(self._picture.ownership.producers.get(target, {}))
         had_row = self._mapped.was_copied_to(topic_id, target.partition)
-        has_map = self._metadata.topics.get(map_topic_of(self._scope.config.flow))
+        has_map = self.metadata.topics.get(map_topic_of(self._scope.config.flow))
         if is_ours or had_row or has_map is None or has_map.error:
             raise self._unknown_end_error(
                 target,
@@ -184,8 +184,8 @@ class CopyEnds:
             )
         # True if the flow wrote to the topic: it copied there or, after a promotion, replayed the
         # tail. A flow of an earlier release has no rows of copies, so it counts as well.
-        begun = [row for row in self._copies if row.begun and row.is_of(target.topic, topic_id)]
-        is_led_into = source.topic in self._replayed or begun or not self._copies
+        begun = [row for row in self.copies if row.begun and row.is_of(target.topic, topic_id)]
+        is_led_into = source.topic in self._replayed or begun or not self.copies
         if not (self._scope.setup.is_identity or is_led_into):
             raise self._unknown_end_error(
                 target,

@@ -19,7 +19,7 @@ from functools import partial
 from typing import Final
 
 from twinlog.cluster.logs.raw_log import FIRST_BYTES
-from twinlog.cluster.net.metadata import TopicMetadata
+from twinlog.cluster.net.metadata import Operation, TopicMetadata
 from twinlog.config.values.times import in_iso
 from twinlog.control.cutover.scope import CutoverScope
 from twinlog.control.failback.copy_end import (
@@ -38,10 +38,13 @@ from twinlog.mirror.start.tail_check import decode, same_record
 from twinlog.model import NO_TOPIC_ID, Isolation, TopicId, TopicPartition
 from twinlog.quantities import count, plural
 from twinlog.survey.cluster_state import cluster_state
+from twinlog.survey.discovery import hidden_topics
 from twinlog.survey.ends import Want, read_ends
+from twinlog.survey.rights import denied_error
 from twinlog.wire.record_batch import BatchHeader, read_headers
 from twinlog.wire.records import Record
 
+DESCRIBE: Final = Operation.DESCRIBE.name
 COMPARED: Final = 20
 """Maximum number of records that are tried to find one that both logs still have."""
 MARKER: Final = (Record(-1, -1, None, None, ()), True)
@@ -151,7 +154,10 @@ class LogDivergence:
 
 
 def divergences(scope: CutoverScope) -> list[LogDivergence]:
-    """Return where the logs diverge in every partition of the scope's topics that A has, sorted."""
+    """Return where the logs diverge in every partition of the scope's topics that A has, sorted. A
+    topic that was copied and that this user may not see on A is partition 0 with a problem. Raises
+    BrokerRefused (BROKERS_DIFFER) if brokers of one cluster list different topics.
+    """
     source_metadata = scope.source.metadata(None)
     ids = {
         tp: topic.topic_id
@@ -163,9 +169,14 @@ def divergences(scope: CutoverScope) -> list[LogDivergence]:
     came = _copied_from_target(scope, source_metadata.topics) if ids else {}
     if not scope.setup.is_identity:
         ids = {tp: topic_id for tp, topic_id in ids.items() if tp.topic not in came}
-    tps = sorted(ids)
-    targets = {tp: TopicPartition(scope.remote(tp.topic), tp.partition) for tp in tps}
+    targets = {tp: TopicPartition(scope.remote(tp.topic), tp.partition) for tp in sorted(ids)}
     ends = CopyEnds(scope, targets.values())
+    rows = [
+        row for row in ends.copies if row.begun and row.topic and scope.covers(row.source_topic)
+    ]
+    hidden = hidden_topics(scope.source, source_metadata, {row.source_topic for row in rows})
+    hidden_remotes = hidden_topics(scope.target, ends.metadata, {row.topic for row in rows})
+    tps = sorted(ids)
     logs = read_ends(scope.source, tps, Want.STARTS)
     # read after the log ends: a last stable offset below its log end then means an open
     # transaction. In the other order, a record could have been appended between the two requests.
@@ -182,6 +193,8 @@ def divergences(scope: CutoverScope) -> list[LogDivergence]:
                 "own",
                 code="REVERSE_UNKNOWN",
             )
+        if targets[tp].topic in hidden_remotes:
+            raise denied_error(scope.target.alias, DESCRIBE, targets[tp].topic)
         log = logs[tp]
         if (problem := log.problem or stable[tp].problem) is not None:
             raise problem
@@ -205,11 +218,15 @@ def divergences(scope: CutoverScope) -> list[LogDivergence]:
 
     searches = {tp: partial(search, tp) for tp in tps}
     by_partition = search_in_parallel(searches, scope.source, scope.target)
+    for topic in hidden:  # its tail is unknown, and must not be left out silently
+        tp = TopicPartition(topic, 0)
+        targets[tp], ids[tp] = TopicPartition(scope.remote(topic), 0), NO_TOPIC_ID
+        by_partition[tp] = denied_error(scope.source.alias, DESCRIBE, topic)
     return [
         LogDivergence(source=tp, target=targets[tp], topic_id=ids[tp], problem=divergence)
         if isinstance(divergence := by_partition[tp], TwinlogError)
         else divergence
-        for tp in tps
+        for tp in sorted(by_partition)
     ]
 
 

@@ -65,6 +65,7 @@ from twinlog.mirror.map.offset_map import (
     map_home,
 )
 from twinlog.mirror.map.runs import Run, run_at
+from twinlog.mirror.names.filters import TopicSelector
 from twinlog.mirror.names.naming import map_topic_of
 from twinlog.mirror.state.intents import Intent, IntentKind
 from twinlog.model import TopicPartition
@@ -379,10 +380,11 @@ class Failback:
         """Return the plan. This reads the whole tail and changes nothing."""
         settled = self._reverse.without_reverse_records(divergences(self._scope))
         if not settled:
+            todo = "check --topics, and `topics` in the file"
+            if left_out := self._left_out():
+                todo = f"{first_few(left_out)} were promoted by name, so select them with --topics"
             raise self._scope.error(
-                "the source has no matching topic of this flow: check "
-                "--topics, and `topics` in the file",
-                code="NOT_COPIED",
+                f"the source has no matching topic of this flow: {todo}", code="NOT_COPIED"
             )
         tails = tuple(
             replace(divergence, counts=self._count_tail(divergence)) for divergence in settled
@@ -393,6 +395,7 @@ class Failback:
             promoted=self._promoted([divergence.source.topic for divergence in settled]),
             tails=tails,
             reverse_lines=tuple(self._reverse.lines(settled)),
+            left_out=tuple(self._left_out()),
             replayed=(
                 *replayed_lines(settled, self._positions()),
                 *compacted_lines(self._scope, with_tail),
@@ -409,6 +412,7 @@ class Failback:
         # compare again: the copy may have advanced since the plan, so the logs may diverge at a
         # higher offset
         settled = self._reverse.without_reverse_records(divergences(self._scope))
+        self._require_same_partitions(plan.tails, settled)
         self._require(replace(plan, tails=tuple(settled)))
         if replays:
             require_raw(self._scope, settled)
@@ -441,7 +445,9 @@ class Failback:
         Raises FlowError (REPLAYED) if a replay has appended records, or might have done so.
         """
         scope = self._scope
-        begun = sorted(filter(scope.covers, scope.intents().topics(IntentKind.REPLAY)))
+        # of the whole flow also topics that were released, or promoted by name, since
+        replays = scope.intents().topics(IntentKind.REPLAY)
+        begun = [topic for topic in replays if scope.is_whole or scope.names(topic)]
         undone = undo_untouched_replays(scope, transactions_of(scope), begun) if begun else []
         if undone:
             self._say(f"the replay of {first_few(undone)} had appended nothing: it is undone")
@@ -466,6 +472,12 @@ class Failback:
             (row for row in rows if row is not None), key=lambda intent: intent.at_ms
         )
         return f"{newest}, {in_iso(newest.at_ms)}"
+
+    def _left_out(self) -> list[str]:
+        """Return the topics that the whole flow leaves out because they were promoted by name."""
+        scope = self._scope
+        named = scope.intents().topics(IntentKind.PROMOTE) if scope.is_whole else []
+        return [*filter(TopicSelector.of(scope.config).selects, named)]
 
     def _positions(self) -> GroupOffsets:
         """Return the replay positions, or an empty dict if no replay was begun. The group is
@@ -520,6 +532,24 @@ class Failback:
                 code="TAIL_OPEN",
                 fate=Fate.RETRIABLE,
             )
+
+    def _require_same_partitions(
+        self, planned: Sequence[LogDivergence], found: Sequence[LogDivergence]
+    ) -> None:
+        """Raise FlowError if the source lists other partitions than in the plan. The promotion of
+        new ones was not checked, and the tails of missing ones would be left out silently.
+        """
+        before, now = ({divergence.source for divergence in tails} for tails in (planned, found))
+        for tps, what, code in (
+            (before - now, "is not on the source any more", "TAIL_MOVED"),
+            (now - before, "was created on the source since the plan", "TAIL_GROWS"),
+        ):
+            if tps:
+                raise self._scope.error(
+                    f"{first_few(map(str, sorted(tps)))} {what}: run the same command again",
+                    code=code,
+                    fate=Fate.RETRIABLE,
+                )
 
     def _wait_until_over(self, divergences: Sequence[LogDivergence], promotion: Intent) -> None:
         """Wait until the copy can no longer append to B, because until then the point of divergence
@@ -671,6 +701,8 @@ class FailbackPlan:
     tails: tuple[LogDivergence, ...]
     reverse_lines: tuple[str, ...] = ()
     """Lines on the flow back: how the operator starts it, and what it copies."""
+    left_out: tuple[str, ...] = ()
+    """Topics that are not part of the plan because they were promoted by name before."""
     replayed: tuple[str, ...] = ()
     """Lines on the progress of a replay, and warnings about compacted topics."""
 
@@ -703,6 +735,11 @@ class FailbackPlan:
         else:
             yield f"{self.flow}: {self.problems[0]}"
         empty = [tail for tail in self.tails if tail.is_empty and not tail.problem]
+        if self.left_out:
+            yield (
+                f"left out, because they were promoted by name: {first_few(self.left_out)}; save "
+                "their tails by a run with --topics"
+            )
         yield (
             f"{plural(len(empty), 'partition')} of {len(self.tails)} without a divergent tail; "
             f"{plural(self.records, 'record')} in all never arrived"
