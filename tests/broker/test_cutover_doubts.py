@@ -17,6 +17,7 @@ from tests.support.rights import Grant, SecuredPair
 from tests.support.surgery import cut_log
 from tests.support.topics import create_topic, log_size
 from twinlog.cli.main import run
+from twinlog.cluster.groups.membership import MemberRole, Membership
 from twinlog.config.load import load
 from twinlog.control.cutover import drain, failover, newest_status
 from twinlog.control.cutover.drain import Drain
@@ -32,17 +33,26 @@ from twinlog.survey.ends import append_ends
 pytestmark = [pytest.mark.broker, pytest.mark.xdist_group("failover")]
 
 
-def test_young_row_of_a_mirror_that_was_killed_proves_nothing(case: Case) -> None:
+@pytest.mark.parametrize("has_standby", [False, True])
+def test_young_row_of_a_mirror_that_was_killed_proves_nothing(
+    case: Case, has_standby: bool
+) -> None:
     """The mirror dies, the source accepts more records, and then the source dies. The last status
     row is still recent, but does not prove that all records were copied, so the number of missing
-    records is unknown.
+    records is unknown. A standby that cannot reach the source changes nothing: it joins the flow's
+    group, and claims no generation.
     """
     pair = case.pair
+    (config,) = load(pair.config, environment={}).flows
+    standby = Membership(flow_setup(config).target, f"twinlog-{config.flow}")
     dead = case.elsewhere(pair.alias_a, "127.0.0.1:1")
     failover = case.commands("failover", dead)
     with Driver(pair.config, lanes=1, emits=True) as mirror:
         eventually(lambda: case.copied() == 20)
         eventually(case.has_checkpoint)
+        if has_standby:
+            standby.start()
+            assert standby.wait_for(lambda state: state.role is MemberRole.STANDBY, within_s=30)
         eventually(lambda: failover.show("plan")[0] == 0, what="nothing is known to be missing")
         mirror.kill()
     produce(pair.a, pair.topic, numbered(20, 10))
@@ -54,7 +64,9 @@ def test_young_row_of_a_mirror_that_was_killed_proves_nothing(case: Case) -> Non
 
     eventually(unknown, 30, what="the coordinator forgets the member; the row is still young")
     code, out, _ = failover.do("plan")
-    assert (code, "no mirror leads the flow" in out) == (1, True), out
+    why = "does not lead the flow any more" if has_standby else "no mirror leads the flow"
+    assert (code, why in out) == (1, True), out
+    standby.leave()
 
 
 def test_lost_source_without_a_checkpoints_topic(case: Case) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from dataclasses import replace
 from functools import partial
@@ -16,9 +17,11 @@ from tests.support.snapshots import PUBLISHED
 from twinlog.cli.commands.cutover import _run_plan, is_confirmed, require_an_answer
 from twinlog.cluster.groups.membership import process_metadata
 from twinlog.cluster.logs.producers import ProducerState
+from twinlog.config.effective import digests
+from twinlog.config.flow.schema import FlowConfig
 from twinlog.config.load import load
 from twinlog.control.cutover import failover as cutover_failover
-from twinlog.control.cutover import newest_status
+from twinlog.control.cutover import leader, newest_status
 from twinlog.control.cutover.copies import Copy
 from twinlog.control.cutover.drain import _writers
 from twinlog.control.cutover.failover import Failover, FailoverPlan
@@ -169,6 +172,57 @@ def test_a_row_of_another_clock_is_current_for_as_long_as_it_may_be_old(
     assert not is_current(rows[1]), "its leader reports nothing any more"
 
 
+def test_a_row_counts_only_if_its_process_leads_the_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A standby keeps the flow's group active after the death of the leader."""
+    scope = cast("CutoverScope", SimpleNamespace(history=lambda: None, is_led=lambda: True))
+
+    def why_ended(metadata: bytes) -> str:
+        monkeypatch.setattr(newest_status, "leader_metadata", lambda _: metadata)
+        return newest_status._why_ended(scope, PUBLISHED)
+
+    def process(pid: int) -> bytes:
+        return json.dumps({"host": PUBLISHED.host, "pid": pid}).encode()
+
+    assert not why_ended(process(PUBLISHED.pid))
+    standby = why_ended(process(PUBLISHED.pid + 1))
+    assert standby == f"{PUBLISHED.where} does not lead the flow any more"
+    assert "its group rebalances" in why_ended(b"")
+
+
+def test_the_leader_of_the_group_is_waited_for_and_compared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The assignments of the group's members have the leader's metadata. They are empty during a
+    rebalance. If the leader's file selects other topics, the whole flow has topics that the command
+    would neither fence nor drain.
+    """
+    mine, theirs = (flow_of(tmp_path, topics) for topics in ("orders", "orders, pay"))
+    scope = cast("CutoverScope", SimpleNamespace(config=mine, name="A->B", target=None))
+    now, rounds = [0.0], list[list[tuple[bytes, bytes]]]()
+
+    def sleep(seconds: float) -> None:
+        now[0] += seconds
+
+    def other(*answers: list[tuple[bytes, bytes]]) -> str:
+        rounds[:] = answers
+        return "".join(leader.other_config(scope))
+
+    monkeypatch.setattr(leader, "Coordinators", lambda _: None)
+    monkeypatch.setattr(
+        leader, "member_data", lambda *_: rounds.pop(0) if len(rounds) > 1 else rounds[0]
+    )
+    monkeypatch.setattr(leader, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=sleep))
+    same, wider = (process_metadata(digests(config)) for config in (mine, theirs))
+    assert not other([(b"", same)])
+    assert " topics," in other([(b"", b"")], [(b"standby", b""), (b"", wider)])
+    assert not other([]), "no mirror"
+    began = now[0]
+    assert not other([(b"", b"")]), "unknown"
+    assert now[0] > began + leader.ELECTED_WITHIN_S
+    limited = flow_of(tmp_path, "orders", "twinlog.max.bytes.per.second = 5000000")
+    assert not other([(b"", process_metadata(digests(limited)))]), "that changes no record"
+
+
 def test_clear_is_a_failover_that_loses_nothing_and_leaves_no_group() -> None:
     whole = copy(upstream=20, source_end=20)
     clear = failover(whole, NewestStatus(status=None), group(position(10, 10)))
@@ -239,13 +293,18 @@ def test_only_an_acl_for_everybody_is_a_fence() -> None:
     assert fenced_topics([acl._replace(pattern=int(Pattern.PREFIXED))]) == set()
 
 
-def test_heartbeats_are_copied_and_do_not_go_over(tmp_path: Path) -> None:
-    file = tmp_path / "mm2.properties"
+def flow_of(folder: Path, topics: str, *lines: str) -> FlowConfig:
+    file = folder / "mm2.properties"
     file.write_text(
         "clusters = A, B\nA.bootstrap.servers = a:1\nB.bootstrap.servers = b:1\n"
-        "A->B.enabled = true\nA->B.topics = orders\n"
+        f"A->B.enabled = true\nA->B.topics = {topics}\n" + "".join(f"{one}\n" for one in lines)
     )
     (flow,) = load(file, environment={}).flows
+    return flow
+
+
+def test_heartbeats_are_copied_and_do_not_go_over(tmp_path: Path) -> None:
+    flow = flow_of(tmp_path, "orders")
     scope = CutoverScope.__new__(CutoverScope)  # a scope that queries no cluster
     scope.policy, scope._selector = policy_of(flow), TopicSelector.of(flow)
     scope._topics, scope._released, scope._promoted = None, {"gone"}, set()

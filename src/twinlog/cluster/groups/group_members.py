@@ -39,6 +39,10 @@ _CONFIG_OFFSET_BYTES: Final = 8
 MAX_CONNECTORS: Final = 100_000
 
 
+MemberData: TypeAlias = Sequence[tuple[bytes, bytes]]
+"""Metadata and assignment of each member of a group."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectGroup:
     """The workers of a Connect cluster, as known to the group's coordinator."""
@@ -56,26 +60,33 @@ def connect_group(coordinators: Coordinators, group: str) -> ConnectGroup:
     """Return the state of a group of Connect workers. A group that does not exist has no members.
     Raises Unauthorized and other TwinlogErrors.
     """
+    return group_of(member_data(coordinators, group))
 
-    def ask(node: int, names: Sequence[str]) -> dict[str, ConnectGroup | TwinlogError]:
-        out: dict[str, ConnectGroup | TwinlogError] = {}
+
+def member_data(coordinators: Coordinators, group: str) -> MemberData:
+    """Return metadata and assignment of each member of a classic group. Both are empty while the
+    group rebalances. A group that does not exist has no members. Raises TwinlogError.
+    """
+
+    def ask(node: int, names: Sequence[str]) -> dict[str, MemberData | TwinlogError]:
+        out: dict[str, MemberData | TwinlogError] = {}
         request = DescribeGroupsRequest(groups=list(names), include_authorized_operations=False)
         for described in coordinators.client.attempt(node, request, maximum=MISSING_IS_DEAD).groups:
             name, code = str(described.group_id), int(described.error_code)
             if code and code != GROUP_ID_NOT_FOUND:
                 out[name] = coordinators.error(code, "describing", name)
                 continue
-            out[name] = group_of(
+            out[name] = [
                 (bytes(member.member_metadata or b""), bytes(member.member_assignment or b""))
                 for member in described.members
-            )
+            ]
         return out
 
     return or_raise(coordinators.ask([group], ask, doing="describing")[group])
 
 
-def group_of(members: Iterable[tuple[bytes, bytes]]) -> ConnectGroup:
-    """Return the state of a group with these members: pairs of metadata and assignment."""
+def group_of(members: MemberData) -> ConnectGroup:
+    """Return the state of a group with these members."""
     count, names = 0, set[str]()
     is_known = True
     for metadata, assignment in members:

@@ -168,6 +168,15 @@ def describe_member(metadata: bytes) -> str:
         return metadata.decode(errors="replace")
 
 
+def process_of(metadata: bytes) -> tuple[str, int] | None:
+    """Return host and process ID of the member with this metadata, or None if it has none."""
+    try:
+        member = json.loads(metadata)
+        return str(member["host"]), int(member["pid"])
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
 SESSION_TIMEOUT_MS: Final = 10_000
 HEARTBEAT_MS: Final = 3_000
 """Heartbeat interval of a leader. At most a third of the session timeout, as Kafka recommends, so

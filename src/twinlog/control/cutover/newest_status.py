@@ -4,9 +4,9 @@ A row is evidence only while its leader runs, because only then does the row des
 which the source last responded. The row of a leader that has ended proves nothing, because the
 source may have accepted more records while no mirror ran. The row's age does not show whether its
 leader runs: the clocks of two hosts differ, and a mirror that was just killed leaves a recent row.
-So the leader must also be a member of the flow's group. The row's generation must be the newest
-claim, and must not have ended. If the row of such a leader looks old, the command waits for the
-next row, which is current whatever its timestamp.
+So the leader must also lead the flow's group, in which a standby may remain when the leader is
+dead. The row's generation must be the newest claim, and must not have ended. If the row of such a
+leader looks old, the command waits for the next row, which is current whatever its timestamp.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from twinlog.cluster.groups.membership import process_of
 from twinlog.codes import FlowState
+from twinlog.control.cutover.leader import leader_metadata
 from twinlog.control.cutover.scope import CutoverScope
 from twinlog.errors import TwinlogError
 from twinlog.mirror.names.naming import STATUS_TOPIC
@@ -172,4 +174,10 @@ def _why_ended(scope: CutoverScope, status: PublishedStatus) -> str:
             return f"generation {history.latest.generation} has begun since"
         if history.is_closed:
             return f"generation {status.generation} has ended"
-    return "" if scope.is_led() else "no mirror leads the flow"
+    if not scope.is_led():
+        return "no mirror leads the flow"
+    leader = process_of(leader_metadata(scope))
+    if leader is None:
+        return "which process leads the flow is unknown, as while its group rebalances"
+    is_leader = leader == (status.host, status.pid)
+    return "" if is_leader else f"{status.where} does not lead the flow any more"
