@@ -21,8 +21,8 @@ from twinlog.cluster.groups.membership import MemberRole, Membership
 from twinlog.config.load import load
 from twinlog.control.cutover import drain, failover, newest_status
 from twinlog.control.cutover.drain import Drain
-from twinlog.control.cutover.scope import CutoverScope
 from twinlog.control.cutover.promotion import promote
+from twinlog.control.cutover.scope import CutoverScope
 from twinlog.control.cutover.switchover import FenceKind, Switchover, SwitchoverOptions
 from twinlog.control.flow.wiring import flow_setup
 from twinlog.errors import TwinlogError
@@ -216,6 +216,52 @@ def test_topic_that_is_resumed_during_a_switchover(
         assert case.plan("switchover")[1]["promoted"] is None
 
 
+def test_mirror_that_copies_more_topics_than_the_command_checks(case: Case) -> None:
+    """The command is run with an outdated file, and the mirror copies one more topic. A promotion
+    of the whole flow would end the copy of this topic, although its producers were not stopped.
+    """
+    pair, outdated = case.pair, case.pair.config.parent / "outdated.properties"
+    text = pair.config.read_text()
+    outdated.write_text(text)
+    pair.config.write_text(text.replace(f"topics = {pair.topic}\n", f"topics = {pair.topic}.*\n"))
+    create_topic(pair.a, f"{pair.topic}-other")
+    produce(pair.a, f"{pair.topic}-other", numbered(0, 5))
+    with case.ready():
+        code, _, err = case.commands("switchover", outdated).do(*UNFENCED)
+        assert (code, "[GATE_CLOSED]" in err) == (1, True), err
+        assert "has other values of topics, so it may copy other topics" in err
+        code, found = case.commands("failover", outdated).show("plan")
+        assert (code, found["plan"]["is_clear"]) == (1, False)
+        assert "has other values of topics" in " ".join(found["plan"]["notes"])
+        eventually(lambda: case.plan("failover")[0] == 0, what="clear with the mirror's file")
+
+
+def test_topic_that_is_resumed_during_a_failover(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A topic that was released before the failover is resumed right before the promotion, which is
+    for the whole flow. So the offsets of its groups are set, too.
+    """
+    pair, other = case.pair, f"{case.pair.topic}-other"
+    text = pair.config.read_text()
+    pair.config.write_text(text.replace(f"topics = {pair.topic}\n", f"topics = {pair.topic}.*\n"))
+    create_topic(pair.a, other)
+    produce(pair.a, other, numbered(0, 5))
+    commit(pair.a, case.group, other, 3)
+
+    def promoted(*words: Any) -> None:
+        assert run(["topic", "resume", str(pair.config), "--topics", other]) == 0
+        promote(*words)
+
+    with case.ready():
+        eventually(lambda: log_size(pair.b, f"{pair.remote}-other") == 5)
+        assert run(["topic", "release", str(pair.config), "--topics", other]) == 0
+        monkeypatch.setattr(failover, "promote", promoted)
+        code, out, err = case.commands("failover").do("run", "--yes")
+        assert code == 0, (out, err)
+    assert committed(pair.b, case.group, f"{pair.remote}-other") == 3
+
+
 def test_group_that_is_in_use_on_the_target_and_has_no_offset(case: Case) -> None:
     """The group has members on the target, but no offset in the copy: they read another topic, or
     have just begun at the copy's end. The gate "groups" is closed. If it is accepted, the
@@ -248,32 +294,6 @@ def test_target_that_lost_copied_records(
         pair = case.pair
         with EmittingMirror(pair.config) as mirror:
             eventually(lambda: case.copied() == 20)
-def test_topic_that_is_resumed_during_a_failover(
-    case: Case, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A topic that was released before the failover is resumed right before the promotion, which is
-    for the whole flow. So the offsets of its groups are set, too.
-    """
-    pair, other = case.pair, f"{case.pair.topic}-other"
-    text = pair.config.read_text()
-    pair.config.write_text(text.replace(f"topics = {pair.topic}\n", f"topics = {pair.topic}.*\n"))
-    create_topic(pair.a, other)
-    produce(pair.a, other, numbered(0, 5))
-    commit(pair.a, case.group, other, 3)
-
-    def promoted(*words: Any) -> None:
-        assert run(["topic", "resume", str(pair.config), "--topics", other]) == 0
-        promote(*words)
-
-    with case.ready():
-        eventually(lambda: log_size(pair.b, f"{pair.remote}-other") == 5)
-        assert run(["topic", "release", str(pair.config), "--topics", other]) == 0
-        monkeypatch.setattr(failover, "promote", promoted)
-        code, out, err = case.commands("failover").do("run", "--yes")
-        assert code == 0, (out, err)
-    assert committed(pair.b, case.group, f"{pair.remote}-other") == 3
-
-
             produce(pair.a, pair.topic, numbered(20, 5))
             eventually(lambda: case.copied() == 25)
             eventually(lambda: case.plan("failover")[0] == 0)

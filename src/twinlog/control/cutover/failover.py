@@ -24,6 +24,7 @@ from typing import Any
 
 from twinlog.control.cutover.copies import NOTHING, Copy, copies, incomplete
 from twinlog.control.cutover.groups import CutoverGroups, GroupOutcome, GroupPlan
+from twinlog.control.cutover.leader import other_config
 from twinlog.control.cutover.newest_status import NewestStatus, newest_status
 from twinlog.control.cutover.promotion import (
     has_promoted,
@@ -63,6 +64,10 @@ class FailoverPlan:
     """Partitions whose source has records that the target lacks; empty if the source is lost."""
     notes: tuple[str, ...] = ()
     """Facts that operators need before clients move to the target."""
+    is_whole_flow: bool = True
+    """False if a mirror with another configuration leads the flow, and may copy other topics than
+    the plan has.
+    """
     groups_problem: str = ""
     """Why `groups` might lack some selected groups; empty if no reason is known."""
 
@@ -88,7 +93,7 @@ class FailoverPlan:
         """Return True if no record would be lost, and every group would resume exactly."""
         if not self.copies or any(not self._is_whole(copy) for copy in self.copies):
             return False
-        if self.groups_problem:
+        if self.groups_problem or not self.is_whole_flow:
             return False
         exact = (group.is_exact and not group.in_use_on_target for group in self.groups)
         return all(exact) and not any(
@@ -157,6 +162,8 @@ class Failover:
         current, groups = self._survey()
         promotion = scope.intents().promotion
         lacking: Iterable[Copy] = ()
+        other = other_config(scope)
+        notes = [*unkept_names(scope.config, {copy.source.topic for copy in current})]
         if scope.source_problem is None:
             lacking = incomplete(scope, current)
         return FailoverPlan(
@@ -167,7 +174,8 @@ class Failover:
             groups=tuple(groups),
             promoted="" if promotion is None else f"promoted {promotion}",
             lacking=frozenset(copy.source for copy in lacking),
-            notes=tuple(unkept_names(scope.config, {copy.source.topic for copy in current})),
+            notes=(*notes, *other),
+            is_whole_flow=not other,
             groups_problem=self._groups.problem(),
         )
 
@@ -178,6 +186,7 @@ class Failover:
         from the target, even if some brokers of the source respond. The first error may be the
         target's. Topics that another operator has resumed since are part of the whole flow again.
         """
+        self._scope.joined()
         for is_last in (False, True):
             if self._scope.source_problem is not None:
                 break
@@ -186,7 +195,6 @@ class Failover:
                 return current, self._groups.plan(current)
             except TwinlogError as error:
                 if is_last:
-        self._scope.joined()
                     self._scope.source_problem = error
         current = copies(self._scope)
         return current, self._groups.plan(current)

@@ -17,6 +17,7 @@ from twinlog.control.compare import acls_off, configs_off
 from twinlog.control.cutover.copies import NOTHING, Copy
 from twinlog.control.cutover.fence import OTHER_FENCES, locked_out_topics
 from twinlog.control.cutover.groups import GroupPlan
+from twinlog.control.cutover.leader import other_config
 from twinlog.control.cutover.newest_status import NewestStatus
 from twinlog.control.cutover.scope import CutoverScope
 from twinlog.control.duties.acl_sync import find_acl_changes
@@ -90,6 +91,8 @@ class Gates:
 
     def _mirror(self) -> Gate:
         if self._scope.is_led():
+            if other := other_config(self._scope):
+                return _gate("mirror", other)
             status = self._newest.status
             where = f" on {status.where}" if status is not None and self._newest.is_of_now else ""
             return _gate("mirror", (), f"a mirror leads the flow{where}")

@@ -27,6 +27,7 @@ from twinlog.control.cutover.failover import promoted_error
 from twinlog.control.cutover.fence import AclFence
 from twinlog.control.cutover.gates import Gate, Gates, require_open
 from twinlog.control.cutover.groups import CutoverGroups, GroupOutcome, GroupPlan
+from twinlog.control.cutover.leader import other_config
 from twinlog.control.cutover.newest_status import newest_status
 from twinlog.control.cutover.promotion import (
     has_promoted,
@@ -364,7 +365,8 @@ class Switchover:
             raise self._changed_error(f"{named} was created on the source after the fence was set")
         unlisted = {f"{copy.source.topic}: {copy.unlisted}": 0 for copy in current if copy.unlisted}
         stopped = newest_status(scope).codes(scope.covers)
-        for gate, problems in (("topics", unlisted), ("copy", stopped)):
+        other = other_config(scope)
+        for gate, problems in (("mirror", other), ("topics", unlisted), ("copy", stopped)):
             if gate not in self.options.accepted and (reasons := first_few(problems)):
                 raise self._changed_error(f"gate {gate} is closed now: {reasons}", "GATE_CLOSED")
         if self.options.fence is FenceKind.ACL and (open_ := self.fence.missing(topics)):
