@@ -17,7 +17,7 @@ from tests.support.lane_takes import take
 from tests.support.one_copy import NOW, batch, fetched
 from tests.support.python_transformer import PythonTransformer
 from twinlog.cluster.net.framing import FramePool, _is_free
-from twinlog.errors import Fate, PartitionError, Unreachable
+from twinlog.errors import CorruptData, Fate, PartitionError, Unreachable
 from twinlog.lane.assignments import Assignments
 from twinlog.lane.late_requests import USER_TIMEOUT_MS
 from twinlog.lane.messages import (
@@ -336,6 +336,32 @@ def test_partition_whose_ranges_are_not_answered_is_given_back(lane: Lane) -> No
     assert "has not answered upstream records [5, 7) for 180 s" in troubled.message
     assert troubled.had_begun
     assert lane.application.waiting == {} and copy.queued_bytes == 0
+
+
+@pytest.mark.parametrize(("last", "code"), [(8, "CORRUPT_BATCH"), (9, "RECORD_NOT_TRANSFORMED")])
+def test_records_before_an_error_of_the_source_are_still_copied(
+    lane: Lane, last: int, code: str
+) -> None:
+    """The source has an error after records that are still being transformed. The partition is
+    given back after these records, and with the first of its errors.
+    """
+    lane.take(transformed())
+    (copy,) = lane.assignments._copies()
+    copy.on_fetched(fetched(batch(1, last)), (), NOW)
+    lane.assignments.on_troubled(HERE, CorruptData("its log is damaged"))
+    assert lane.after(0.0) == []
+    lane.application.answer()
+    assert lane.after(0.0) == [] and copy.intake.ordinal == 5
+    assert isinstance(copy, TransformedCopy)
+    while (row := copy.tail.next_row()) is not None:
+        copy.tail.on_durable(row[1])
+    while (sent := copy.next_batch(NOW)) is not None:
+        copy.on_produced(
+            error=0, base_offset=sent.ordinal, log_append_time_ms=-1, message=None, now_ms=NOW
+        )
+    (troubled,) = lane.after(0.0)
+    assert isinstance(troubled, Troubled) and troubled.code == code
+    assert (copy.acked_ordinal, copy.acked_upstream) == (5, 9)
 
 
 def test_released_partition_withdraws_its_ranges(lane: Lane) -> None:

@@ -169,16 +169,18 @@ class TransformedCopy(PartitionCopy):
 
     def on_fetched(self, records: memoryview, aborted: Iterable[Aborted], now_ms: int) -> int:
         before = self.queued_bytes
-        if self._may_read:
+        if self._uses_answers and self.source_trouble is None:
             for stretch in self.intake.read(records, aborted, self.end):
                 self._ask(stretch)
             self.use_answers(now_ms)
         return self.queued_bytes - before
 
     @property
-    def _may_read(self) -> bool:
-        has_failed = self.trouble is not None or self.source_trouble is not None
-        return self.state is CopyState.COPYING and not has_failed
+    def _uses_answers(self) -> bool:
+        """Whether answers become batches. An error of the source (`source_trouble`) does not end
+        that, because the records before the error must still be sent.
+        """
+        return self.state is CopyState.COPYING and self.trouble is None
 
     def _ask(self, stretch: Stretch, index: int | None = None) -> None:
         """Offer a stretch to the transforms' application, unless it has no records. `index`: its
@@ -196,7 +198,7 @@ class TransformedCopy(PartitionCopy):
         order.
         """
         asked = next((stretch for stretch in self._asked if stretch.number == answer.number), None)
-        if asked is None or not self._may_read:
+        if asked is None or not self._uses_answers:
             return
         if answer.is_part and answer.failure is None and asked.first < answer.end < asked.end:
             self._ask(asked.cut(answer.end), self._asked.index(asked) + 1)
@@ -214,7 +216,7 @@ class TransformedCopy(PartitionCopy):
         An answer waits until the dead letters of its failed records are on the target.
         """
         self.check_dead_letters()
-        while self._may_read and self._asked and (answer := self._asked[0].answer) is not None:
+        while self._uses_answers and self._asked and (answer := self._asked[0].answer) is not None:
             asked = self._asked[0]
             try:
                 if answer.quarantined and not self._is_quarantined(asked, answer, now_ms):
@@ -272,7 +274,7 @@ class TransformedCopy(PartitionCopy):
         """Stop reading because of this error. Batches that were already made of answers are still
         sent.
         """
-        self.source_trouble = self.source_trouble or error
+        self.source_trouble = error  # instead of one about later records, which are read again
         self.drop_unsent()
 
     def drop_unsent(self) -> None:
