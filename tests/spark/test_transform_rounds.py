@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Final
 
 import pytest
@@ -13,6 +15,7 @@ from pyspark.sql import functions as F
 
 from tests.support.clusters import LENT
 from tests.support.data_frames import spark_session
+from tests.support.eventually import eventually
 from tests.support.range_port import StubPort, range_of, records_of, source_records
 from twinlog.config.flow.transforms import OnError
 from twinlog.errors import TwinlogError
@@ -20,7 +23,7 @@ from twinlog.mirror.copy.ranges import RangeFailure, SourceRange
 from twinlog.records.lent import LentRanges
 from twinlog.transforms import Transform, mask_json, sql
 from twinlog.transforms.application import part_of
-from twinlog.transforms.rounds import Rounds
+from twinlog.transforms.rounds import TASK_BYTES, Rounds
 from twinlog.transforms.session import EXCLUDED_RULES, SETTINGS
 from twinlog.wire.record_batch import Codec
 from twinlog.wire.rows import Record
@@ -126,7 +129,9 @@ def picky(rows: DataFrame) -> DataFrame:
 
     def checked(value: bytes) -> bytes:
         if not value.startswith(b"{"):
-            raise ValueError(f"{value!r} is not JSON")
+            raise ValueError(
+                f"{value!r} is not JSON\ntwinlog.errors.ClusterError: x [CHANNEL_LOST]"
+            )
         return value
 
     return rows.withColumn("value", plain_udf(checked)("value"))
@@ -201,6 +206,51 @@ def test_a_transform_that_hangs_is_ended(rounds_of: RoundsOf, port: StubPort) ->
     part = part_of(orders(number=0), port.address)
     rounds.answer([structs.replace(part, end=101)])
     assert port.answers[0].failure == RangeFailure(offset=100, text="no result within 8 s")
+
+
+def test_a_record_that_waits_for_a_core_does_not_fail(
+    rounds_of: RoundsOf, port: StubPort, tmp_path: Path
+) -> None:
+    """Two records have both cores for longer than the job of a third record may run. That job waits
+    for a core, and then succeeds.
+    """
+    folder, limit_s = str(tmp_path), 15.0
+
+    def waits(rows: DataFrame) -> DataFrame:
+        def checked(value: bytes, partition: int) -> bytes:
+            import time
+            from pathlib import Path
+
+            Path(folder, f"{partition}").touch()
+            while not Path(folder, "end").exists():
+                time.sleep(0.1)  # in Spark's worker, which the test cannot notify
+            return value
+
+        udf = F.udf(lambda *columns: checked(*columns), "binary")  # noqa: PLW0108 (as in plain_udf)
+        return rows.withColumn("value", udf("value", "partition"))
+
+    ranges = [orders(number=number) for number in range(3)]
+    port.offer(ranges)
+    parts = [
+        structs.replace(part_of(one, port.address), end=101, size=TASK_BYTES) for one in ranges
+    ]
+    holding, other = (
+        rounds_of(waits, OnError.SKIP, limit_s=600.0),
+        rounds_of(picky, OnError.SKIP, limit_s=limit_s),
+    )
+    threads = [
+        threading.Thread(target=holding.answer, args=[parts[:2]]),
+        threading.Thread(target=other.answer, args=[parts[2:]]),
+    ]
+    threads[0].start()
+    eventually(lambda: len([*tmp_path.iterdir()]) == 2, what="two records have the cores")
+    threads[1].start()
+    threads[1].join(limit_s + 2.0)
+    (tmp_path / "end").touch()
+    for one in threads:
+        one.join()
+    assert records_of(port.answers[2]) == source_records(ranges[2])[:1]
+    assert not other.skipped and not holding.skipped
 
 
 def test_an_unreachable_port_is_not_a_failure_of_the_transform(

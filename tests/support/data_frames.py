@@ -15,6 +15,7 @@ from twinlog.records import partitioned, register
 from twinlog.spark.gateway import start_jvm
 from twinlog.spark.options import SparkOptions
 from twinlog.spark.session import reset_pyspark
+from twinlog.transforms.session import SETTINGS
 
 __all__ = ["Query", "spark_session"]
 
@@ -40,6 +41,7 @@ def spark_session() -> Iterator[SparkSession]:
             SparkSession.builder.master("local[2,3]")
             .appName("data frames")
             .config("spark.ui.enabled", "false")
+            .config("spark.ui.liveUpdate.period", SETTINGS["spark.ui.liveUpdate.period"])
             .config("spark.python.daemon.module", DAEMON)
             .config("spark.sql.execution.arrow.maxRecordsPerBatch", str(ROWS))
             .config("spark.sql.shuffle.partitions", "2")

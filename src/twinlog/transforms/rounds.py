@@ -52,6 +52,7 @@ from twinlog.records.lent import (
 from twinlog.records.ranges import COLUMNS
 from twinlog.spark.lease import error_of
 from twinlog.transforms.failing import described, first_failure
+from twinlog.transforms.job_limits import JobWatch
 from twinlog.transforms.plan import record_columns
 from twinlog.transforms.rows import Transform
 
@@ -84,6 +85,7 @@ QUICK: Final = 24
 """Divisor of the time limit. The next job may be larger if a job took less than the quotient."""
 
 _jobs: Final = itertools.count()
+_watch: Final = JobWatch()
 _planning: Final = threading.Lock()
 """Lock for creating a plan. SQL queries of all plans use the same view of the session."""
 
@@ -108,7 +110,9 @@ class Rounds:
     """Names of the transforms, for dead letters."""
     cores: int = 2
     limit_s: float = 60.0
-    """Maximum duration of a job in seconds. If a single record takes longer, the record fails."""
+    """Maximum duration of a job in seconds, from its first task on. If a single record takes
+    longer, the record fails.
+    """
     is_deterministic: bool = True
     """If False, each job is planned again, because a Spark plan contains a fixed time and fixed
     random seeds.
@@ -318,24 +322,21 @@ class Rounds:
         if Spark or the port of a lane fails.
         """
         context: Any = self.spark.sparkContext
-        group = f"{GROUP}-{next(_jobs)}"  # unique: a late timer must not cancel the next job
-        # do not interrupt tasks on cancel: an interrupt during the start of a worker would make
-        # Spark restart the daemon, which imports all modules again; Spark kills workers of
-        # cancelled tasks after some seconds anyway
-        context.setJobGroup(group, f"{len(parts)} ranges", interruptOnCancel=False)
-        tasks = split_into_tasks(parts, self.cores)
-        context.setLocalProperty(PARTS_PROPERTY, encode_parts(tasks))
-        limit_s = self._limit_s(parts)
-        limit = threading.Timer(limit_s, context.cancelJobGroup, [group])
-        limit.daemon = True
-        limit.start()
+        group = f"{GROUP}-{next(_jobs)}"  # unique: a late cancel must not concern the next job
+        tasks, limit_s = split_into_tasks(parts, self.cores), self._limit_s(parts)
+        job = _watch.begin(context, group, limit_s)
         try:
+            # do not interrupt tasks on cancel: an interrupt during the start of a worker would make
+            # Spark restart the daemon, which imports all modules again; Spark kills workers of
+            # cancelled tasks after some seconds anyway
+            context.setJobGroup(group, f"{len(parts)} ranges", interruptOnCancel=False)
+            context.setLocalProperty(PARTS_PROPERTY, encode_parts(tasks))
             encoded = self._plan(len(tasks)).toArrow()
         except (PySparkException, Py4JJavaError) as error:
             known_error = error_of(GROUP, str(error))
             if self.is_stopped or known_error.code in NOT_OF_TRANSFORM:
                 raise known_error from error
-            if limit.finished.is_set():
+            if job.is_late:
                 raise JobTimedOut(f"no result within {limit_s:g} s") from error
             if known_error.code == ROW_INVALID:
                 raise JobFailed(known_error.message.removeprefix(f"{GROUP}: ")) from error
@@ -343,7 +344,7 @@ class Rounds:
         except (Py4JError, OSError) as error:
             raise TwinlogError("Spark has ended", code="CHANNEL_LOST") from error
         finally:
-            limit.cancel()
+            _watch.end(job)
         if encoded.num_rows != len(parts):
             raise TwinlogError(f"Spark computed {encoded.num_rows} of {len(parts)} answers")
         self.lent.send_answers([part for task in tasks for part in task], encoded)

@@ -8,12 +8,14 @@ import random
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any, Final
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
+from py4j.protocol import Py4JNetworkError
 
 from tests.support.driver import HandClock
 from tests.support.eventually import eventually
@@ -197,7 +199,7 @@ def offer(
     )
 
 
-def application(**chains: ComputedRounds) -> tuple[Application, list[Any]]:
+def application(**chains: Rounds) -> tuple[Application, list[Any]]:
     said: list[Any] = []
 
     def begin(offer: RangeOffer) -> Any:
@@ -311,6 +313,25 @@ def test_ranges_of_a_failed_round_are_tried_again() -> None:
     made.watch.offers.put((PORT, offer(0)))
     assert made.step(0.0) and made.step(0.0)
     assert [*a.answers] == [0]
+
+
+def test_end_of_spark_between_two_rounds_is_named() -> None:
+    """The JVM ends while no round (Spark job) is running. The next round ends the application with
+    an error that names its range.
+    """
+
+    def set_job_group(*_: object, **__: object) -> None:
+        raise Py4JNetworkError("the connection is closed")
+
+    spark: Any = SimpleNamespace(sparkContext=SimpleNamespace(setJobGroup=set_job_group))
+    lent = LentRanges(ports=(PORT,), codec=Codec.NONE, max_bytes=1)
+    made, _ = application(a=Rounds(spark=spark, transform=lambda rows: rows, lent=lent))
+    made.watch.offers.put((PORT, offer(0)))
+    with pytest.raises(
+        TwinlogError, match=r"Spark ended, while it .* of orders-0 \[0, 10\)"
+    ) as raised:
+        made.step(0.0)
+    assert raised.value.code == "TRANSFORM_UNAVAILABLE"
 
 
 @given(st.lists(st.integers(0, 3 * TASK_BYTES), min_size=1, max_size=30), st.integers(1, 4))

@@ -40,7 +40,7 @@ from twinlog.mirror.copy.ranges import RangeAnswer, SourceRange
 
 OFFERED_AGAIN_S: Final = 90.0
 """Time in seconds without an answer after which a range is offered again. It is longer than the
-application permits a job to run (`TransformsWork.job_limit_s`).
+application permits a job to run (`transforms.rounds.Rounds.limit_s`).
 """
 
 
