@@ -17,11 +17,13 @@ from __future__ import annotations
 
 import hashlib
 import os
+import secrets
 import time
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial, wraps
 from typing import Any, Final
 
 import pyarrow as pa
@@ -54,6 +56,8 @@ NOT_UNPACKED: Final = (
 """
 MOST_KEPT: Final = 8
 
+Batches = Iterator[pa.RecordBatch]
+
 
 class RangePart(RangeBounds, frozen=True, kw_only=True):
     """The part of a lane's range of records that one task transforms."""
@@ -76,6 +80,21 @@ class RangePart(RangeBounds, frozen=True, kw_only=True):
     """True if the range has later records, which are not transformed in this job."""
 
 
+def _marked(
+    stage: Callable[[LentRanges, Batches], Batches],
+) -> Callable[[LentRanges, Batches], Batches]:
+    """Decorate a stage: append the mark of the LentRanges to the messages of the stage's errors."""
+
+    @wraps(stage)
+    def marked(lent: LentRanges, batches: Batches) -> Batches:
+        try:
+            yield from stage(lent, batches)
+        except TwinlogError as error:
+            raise error.with_addition(lent.mark) from None
+
+    return marked
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LentRanges:
     """The parameters that both stages share, and the stages as methods."""
@@ -85,8 +104,13 @@ class LentRanges:
     max_bytes: int
     payload_bytes: int = DECOMPRESSED_LIMIT_BYTES
     """Maximum uncompressed bytes of a source batch."""
+    mark: str = field(default_factory=partial(secrets.token_hex, 8))
+    """Random text at the end of the messages of both stages' errors. A function or a record cannot
+    imitate such an error, because their texts do not contain it.
+    """
 
-    def rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    @_marked
+    def rows(self, batches: Batches) -> Batches:
         """Request the records of the task's ranges from the lanes that have them, and yield them as
         rows.
         """
@@ -110,7 +134,8 @@ class LentRanges:
                 what = getattr(error, "message", "") or "there is not enough memory"
                 raise ClusterError(f"{NOT_UNPACKED}: {what}", code="ROW_INVALID") from error
 
-    def encoded(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    @_marked
+    def encoded(self, batches: Batches) -> Batches:
         """Encode the rows that the transform returns. Yield one row with the `RangeAnswer` of each
         range.
         """

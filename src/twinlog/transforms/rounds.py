@@ -334,12 +334,15 @@ class Rounds:
             encoded = self._plan(len(tasks)).toArrow()
         except (PySparkException, Py4JJavaError) as error:
             known_error = error_of(GROUP, str(error))
-            if self.is_stopped or known_error.code in NOT_OF_TRANSFORM:
-                raise known_error from error
+            # an exception of a function may contain a line that looks like an error of Twinlog
+            message, is_own, _ = known_error.message.partition(f"; {self.lent.mark}")
+            code = known_error.code if is_own else ""
+            if self.is_stopped or code in NOT_OF_TRANSFORM:
+                raise TwinlogError(message, code=known_error.code) from error
             if job.is_late:
                 raise JobTimedOut(f"no result within {limit_s:g} s") from error
-            if known_error.code == ROW_INVALID:
-                raise JobFailed(known_error.message.removeprefix(f"{GROUP}: ")) from error
+            if code == ROW_INVALID:
+                raise JobFailed(message.removeprefix(f"{GROUP}: ")) from error
             raise JobFailed(described(str(error), parts[0])) from error
         except (Py4JError, OSError) as error:
             raise TwinlogError("Spark has ended", code="CHANNEL_LOST") from error
