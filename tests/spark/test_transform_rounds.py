@@ -255,6 +255,23 @@ def test_a_record_that_waits_for_a_core_does_not_fail(
     assert not other.skipped and not holding.skipped
 
 
+def test_an_answer_that_is_too_large_for_the_channel_has_fewer_records(
+    rounds_of: RoundsOf, port: StubPort, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The transformed records of a whole range are larger than a message to the lane. So are those
+    of one record of another range, which fails.
+    """
+    monkeypatch.setattr("twinlog.channel.frames.MAX_FRAME_BYTES", 20_000)
+    grown = "transform(sequence(1, partition), i -> sha2(concat(hex(value), i), 256))"
+    rounds = rounds_of(lambda rows: rows.withColumn("value", F.expr(f"array_join({grown}, '')")))
+    answer(rounds, port, orders(number=20), orders(number=1000))
+    found = port.answers[20]
+    assert (len(records_of(found)), found.end, found.is_part) == (1, 101, True)
+    failure = port.answers[1000].failure
+    assert failure is not None and failure.offset == 100
+    assert failure.text.endswith(" bytes as transformed")
+
+
 def test_an_unreachable_port_is_not_a_failure_of_the_transform(
     rounds_of: RoundsOf, port: StubPort
 ) -> None:

@@ -35,7 +35,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from twinlog.channel.frames import ChannelAddress
+from twinlog.channel.frames import MAX_FRAME_BYTES, ChannelAddress
 from twinlog.clock import CLOCK, Clock
 from twinlog.config.flow.transforms import OnError
 from twinlog.errors import TwinlogError
@@ -65,6 +65,8 @@ NOT_OF_TRANSFORM: Final = frozenset(
     ("CHANNEL_LOST", "CHANNEL_UNREACHABLE", "CHANNEL_FINGERPRINT", "CORRUPT_MESSAGE")
 )
 """Codes of task errors that the transform has not caused."""
+TOO_LARGE: Final = "CHANNEL_FRAME"
+"""The code of the error for an answer that is larger than MAX_FRAME_BYTES."""
 ROW_INVALID: Final = "ROW_INVALID"
 """The code of an error whose text contains no values of rows."""
 LEAST_BYTES: Final = 256 << 10
@@ -96,6 +98,12 @@ class JobFailed(Exception):
 
 class JobTimedOut(JobFailed):
     """A job exceeded its time limit, because a record hangs or the transform is slow."""
+
+
+class AnswerTooLarge(JobTimedOut):
+    """The transformed records are too large for a message to the lane. Fewer records are tried, as
+    after a time-out.
+    """
 
 
 @dataclass(slots=True, kw_only=True)
@@ -350,7 +358,12 @@ class Rounds:
             _watch.end(job)
         if encoded.num_rows != len(parts):
             raise TwinlogError(f"Spark computed {encoded.num_rows} of {len(parts)} answers")
-        self.lent.send_answers([part for task in tasks for part in task], encoded)
+        try:
+            self.lent.send_answers([part for task in tasks for part in task], encoded)
+        except TwinlogError as error:
+            if error.code == TOO_LARGE:
+                raise AnswerTooLarge(f"more than {MAX_FRAME_BYTES} bytes as transformed") from error
+            raise
 
     def _limit_s(self, parts: Sequence[RangePart]) -> float:
         """Return the maximum duration of a job in seconds. If the transform is slow, a job with

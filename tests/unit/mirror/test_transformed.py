@@ -14,7 +14,7 @@ from tests.support.python_transformer import (
     records_of,
     transformed,
 )
-from twinlog.errors import CorruptData, Fate
+from twinlog.errors import CorruptData, Fate, PartitionError
 from twinlog.lane.reporting import hand_over
 from twinlog.mirror.copy import range_intake
 from twinlog.mirror.copy.partition import CopyState
@@ -312,6 +312,25 @@ def test_damaged_source_batch_ends_reading_after_the_records_before_it() -> None
     assert [(one.first, one.end) for one in rig.ranges] == [(0, 4)]
     with pytest.raises(CorruptData):
         rig.fetch(bytes(damaged))
+
+
+def test_batch_that_is_too_large_for_transforms_stops_the_partition(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    first, large = batch(0, 4), batch(4, 40)
+    monkeypatch.setattr("twinlog.mirror.copy.transformed.MOST_BYTES", len(large) - 1)
+    monkeypatch.setattr(range_intake, "RANGE_BYTES", len(first))
+    rig = Rig()
+    rig.fetch(first, large)
+    (asked,) = rig.ranges
+    assert (asked.first, asked.end) == (0, 4)
+    rig.answer()
+    assert values(rig.copied()) == [b"m1", b"m3"]
+    error = rig.copy.source_trouble
+    assert isinstance(error, PartitionError)
+    assert (error.code, error.poison) == ("RECORD_NOT_TRANSFORMED", (4, 5))
+    assert f"its batch has {len(large)} bytes" in error.message
+    assert rig.copy.acked_upstream == 4 and rig.copy.queued_bytes == 0
 
 
 def test_once_is_done_when_everything_below_its_end_is_decided() -> None:
