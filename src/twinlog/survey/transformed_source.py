@@ -42,6 +42,9 @@ that is being compared.
 """
 
 
+NO_BYTES: Final = memoryview(b"")
+
+
 class Functions(Protocol):
     """Runs transforms for a comparison, in a separate application."""
 
@@ -77,7 +80,8 @@ class TransformedSource:
                 stretch, hidden = Stretch(first=stretch.end, epoch=-1), deque()
             stretch.end = header.next_offset
             if piece.hides is not None:
-                hidden.append(piece)
+                # without its bytes, which would keep the whole Fetch response in memory
+                hidden.append(piece._replace(data=NO_BYTES))
                 continue
             if header.magic < MAGIC_V2:
                 raise PartitionError(

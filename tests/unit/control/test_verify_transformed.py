@@ -22,17 +22,19 @@ from twinlog.mirror.copy.ranges import RangeAnswer, SourceRange
 from twinlog.mirror.map.offset_map import Mark, Run
 from twinlog.mirror.skips import Skip
 from twinlog.mirror.verify.difference import Compared, DifferenceKind, GapCause, Range
+from twinlog.mirror.verify.side import Piece
 from twinlog.mirror.verify.walk import Rules
 from twinlog.model import Isolation, TopicPartition
 from twinlog.spark.application import ApplicationFailed, ApplicationReady, RangePorts
 from twinlog.survey.replica import Witness, copied_below
+from twinlog.survey.transformed_source import TransformedSource
 from twinlog.survey.verify import (
     MappedCopy,
     PartitionBounds,
     VerifyTask,
     verify_partition,
 )
-from twinlog.wire.record_batch import Codec
+from twinlog.wire.record_batch import Codec, read_header
 from twinlog.wire.records import Record, encode_batch
 
 HERE, THERE = TopicPartition("orders", 0), TopicPartition("A.orders", 0)
@@ -234,6 +236,16 @@ def test_skipped_records_are_not_transformed(functions: Callable[..., FlowFuncti
 
     found = Copy().compared(functions(failing), rules=Rules(skips=(Skip(first=30, next=31),)))
     assert (found.differences, found.equal) == ([], COUNT - COUNT // 5)
+
+
+def test_bytes_of_aborted_batches_are_not_kept() -> None:
+    """A log may have gigabytes of aborted records between two batches that are transformed. Only
+    the headers of their batches are needed.
+    """
+    batch = memoryview(encode_batch(records()[:7], codec=Codec.NONE))
+    aborted = Piece(read_header(batch), batch, GapCause.ABORTED)
+    pieces = TransformedSource(HERE, cast("Any", None)).pieces(iter([aborted] * 3), 0)
+    assert [(one.header, len(one.data)) for one in pieces] == [(aborted.header, 0)] * 3
 
 
 def test_process_that_cannot_be_started() -> None:
