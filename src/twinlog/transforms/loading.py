@@ -24,7 +24,8 @@ def load_transform(config: TransformConfig) -> Transform:
     module, _, name = config.function.partition(":")
     try:
         loaded: object = reduce(getattr, name.split("."), importlib.import_module(module))
-    except Exception as error:  # the user's module may raise any exception
+    # the module may raise any exception, or end the process as a script does
+    except (Exception, SystemExit) as error:
         what = f"{config.function} cannot be imported: {type(error).__name__}: {error}"
         todo = "it must be importable where this command runs: install it, or set PYTHONPATH"
         raise refuse(config.origin, what, todo, code=FAILED) from error
