@@ -354,7 +354,8 @@ def topic() -> None:
 @option(
     "--quarantine",
     is_flag=True,
-    help="First write the record to mm2-twinlog-quarantine.SOURCE.internal on the target.",
+    help="First write the record to mm2-twinlog-quarantine.SOURCE.internal on the target. No "
+    "transform is applied to it, so it is unmasked.",
 )
 @option("--reason", default="", metavar="TEXT", help="Written to the log and the quarantine topic.")
 @option("--dry-run", is_flag=True, help="Print what would change, and write nothing.")
@@ -372,10 +373,10 @@ def skip_record(  # noqa: PLR0913 (what the command was given)
 ) -> Answer:
     """Skip the record of TOPIC at which copying has stopped, and copy the records after it.
 
-    Accepted only if the partition is stopped with RECORD_TOO_LARGE, RECORD_REFUSED or CORRUPT_BATCH
-    at exactly this offset. If a batch cannot be decoded, all of its records are skipped. The range
-    is printed, so try --dry-run first. It cannot be undone: the record stays on the source, and the
-    target never gets it.
+    Accepted only if the partition is stopped at exactly this offset with RECORD_TOO_LARGE,
+    RECORD_REFUSED, CORRUPT_BATCH or RECORD_NOT_TRANSFORMED. If a batch cannot be decoded, all of
+    its records are skipped. The range is printed, so try --dry-run first. It cannot be undone: the
+    record stays on the source, and the target never gets it.
 
     \b
     twinlog topic skip mm2.properties orders --partition 0 --offset 4711 --dry-run
