@@ -174,19 +174,20 @@ def test_values_that_are_not_json(spark: SparkSession) -> None:
         '{"card":1}{"card":2}',
         '{"card":1,"card":2}',
         '{"card":1} x',
+        '{"card":1}]',
+        '{"card":1}],"card"',
         b'"\xff"',
     ]
     for one in odd:
         with pytest.raises(Exception, match=r"orders-0 offset 1: value is not JSON \(mask_json\)"):
             texts(frame(spark, None, one).transform(mask))
-    rows = frame(spark, None, *odd[:4], '"card"', "[1]", "7", "null")
+    rows = frame(spark, None, *odd[:6], '"card"', "[1]", "7", "null")
     kept = rows.transform(mask_json("$.card", not_json="keep"))
-    assert texts(kept) == [None, *odd[:4], '"card"', "[1]", "7", "null"]
-    readable = drop("value IS NOT NULL AND try_parse_json(CAST(value AS STRING)) IS NULL")
-    assert texts(frame(spark, "no json", None, '{"card":1}').transform(chain(readable, mask))) == [
-        None,
-        '{"card":"****"}',
-    ]
+    assert texts(kept) == [None, *odd[:6], '"card"', "[1]", "7", "null"]
+    page = (ROOT / "docs" / "transforms.md").read_text()
+    (condition,) = re.findall(r'drop\("(value IS NOT NULL AND .+)"\)', page)
+    readable = frame(spark, *odd[:4], None, '{"card":1}', odd[-1])
+    assert texts(readable.transform(chain(drop(condition), mask))) == [None, '{"card":"****"}']
 
 
 @pytest.mark.parametrize("path", ["card", "$", "$card", "$.a..b", "$.a[0]", "$.a[*", "$. a", ""])
@@ -366,6 +367,7 @@ def test_functions_of_a_file_that_cannot_run(
 ) -> None:
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "broken_in_tests.py").write_text("import no_such_module\n")
+    (tmp_path / "script_in_tests.py").write_text("import sys\nsys.exit(0)\n")
     (tmp_path / "odd_in_tests.py").write_text(
         "from twinlog.transforms import route\nnumber = 7\nlimit = lambda rows: rows.limit(1)\n"
         "other = route('x')\n"
@@ -373,6 +375,7 @@ def test_functions_of_a_file_that_cannot_run(
     said = {
         "no_such_module:f": "cannot be imported: ModuleNotFoundError: No module named 'no_such_m",
         "broken_in_tests:f": "cannot be imported: ModuleNotFoundError: No module named 'no_such_m",
+        "script_in_tests:f": "cannot be imported: SystemExit: 0",
         "odd_in_tests:f": "cannot be imported: AttributeError: module 'odd_in_tests' has no attri",
         "odd_in_tests:number": "odd_in_tests:number is not a function, but int; name a function",
         "odd_in_tests:limit": "its plan has a limit (GlobalLimit)",

@@ -133,11 +133,12 @@ def _edited(
 
     def apply(rows: DataFrame) -> DataFrame:
         original = F.col(column)
-        # parse the text within a JSON array, so that text after the first JSON value is an error
+        # parse the text within a JSON array, so that text after the first JSON value is an error;
+        # Spark ignores text after the array, so a second element shows that the array ends here
         text = F.try_validate_utf8(original.cast("string"))
-        parsed = F.try_parse_json(F.concat(F.lit("["), text, F.lit("]")))
+        parsed = F.try_parse_json(F.concat(F.lit("["), text, F.lit(",0]")))
         rows = rows.withColumn(_JSON, F.try_variant_get(parsed, "$", _ARRAY))
-        rows = rows.withColumn(_JSON, F.when(F.size(_JSON) == 1, F.get(_JSON, 0)))
+        rows = rows.withColumn(_JSON, F.when(F.size(_JSON) == 2, F.get(_JSON, 0)))
         # a new column for each path, because a nested expression would evaluate each path twice
         for path_steps in steps:
             rows = rows.withColumn(_JSON, edit(F.col(_JSON), path_steps, leaf))
