@@ -13,6 +13,9 @@ from kafka.protocol.admin import ListGroupsRequest
 from tests.support.eventually import eventually
 from tests.support.settings import HURRIED, settings_for
 from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.groups.coordinators import Coordinators
+from twinlog.cluster.groups.group_offsets import fetch_offsets
+from twinlog.cluster.groups.group_protocol import GroupCalls, GroupSettings
 from twinlog.cluster.logs.offsets import EpochEnd, log_ends
 from twinlog.cluster.net.metadata import Operation
 from twinlog.cluster.net.settings import ClusterSettings
@@ -24,6 +27,8 @@ from twinlog.sandbox import LocalCluster
 pytestmark = pytest.mark.broker
 
 FETCH = 1
+DEAD = 4711
+"""The node of a broker that the cluster does not list."""
 
 
 @pytest.fixture
@@ -119,8 +124,38 @@ def test_version_that_the_broker_lacks_is_named(client: ClusterClient) -> None:
 def test_broker_that_is_not_alive_is_retriable(source_cluster: LocalCluster) -> None:
     settings = settings_for(source_cluster.bootstrap)
     client = ClusterClient(settings, patience=HURRIED, api_timeout_s=0.3)
-    with client, pytest.raises(BrokerRefused, match="broker 4711 is not alive"):
-        client.send(4711, ListGroupsRequest())
+    with client, pytest.raises(Unreachable, match="broker 4711 is not alive") as caught:
+        client.send(DEAD, ListGroupsRequest())
+    assert caught.value.code == "BROKER_NOT_AVAILABLE"
+
+
+def test_leader_and_coordinators_that_are_no_longer_alive_are_looked_up_again(
+    client: ClusterClient, fresh_topic: str
+) -> None:
+    """The client has stored a leader and coordinators, and the cluster no longer lists their
+    broker. Every call finds their successors.
+    """
+    create_topic(client, fresh_topic, partitions=1, replication_factor=1)
+    topic = wait_for_topic(client, fresh_topic)
+    (partition,) = topic.partitions
+    client.led = {fresh_topic: replace(topic, partitions=(replace(partition, leader=DEAD),))}
+    (end,) = log_ends(client, topic.tps).values()
+    assert isinstance(end, EpochEnd) and end.end_offset == 0
+
+    coordinators = Coordinators(client)
+    coordinators.learn(fresh_topic, DEAD)
+    assert fetch_offsets(coordinators, [fresh_topic]) == {fresh_topic: {}}
+
+    calls = GroupCalls(
+        client,
+        GroupSettings(group_id=fresh_topic, session_timeout_ms=10_000, rebalance_timeout_ms=10_000),
+    )
+    calls._node = DEAD
+    with pytest.raises(Unreachable, match="broker 4711 is not alive"):
+        calls.join(b"", lambda: True)
+    joined = calls.join(b"", lambda: True)
+    assert joined is not None and joined.leads
+    calls.leave(timeout_s=5)
 
 
 @pytest.mark.faults

@@ -30,6 +30,7 @@ from twinlog.errors import (
     PartitionError,
     TwinlogError,
     Unauthorized,
+    Unreachable,
 )
 from twinlog.model import TopicPartition
 from twinlog.sandbox import LocalCluster
@@ -67,7 +68,7 @@ def test_broker_that_is_not_alive(source_cluster: LocalCluster) -> None:
     settings = settings_for(source_cluster.bootstrap)
     with ClusterClient(settings, patience=HURRIED, api_timeout_s=1.0) as client:
         client.metadata([])
-        with pytest.raises(BrokerRefused) as caught:
+        with pytest.raises(Unreachable) as caught:
             client.connection_to(77)
     assert caught.value.code == "BROKER_NOT_AVAILABLE"
 

@@ -156,7 +156,7 @@ class _Round(Generic[T]):
 def has_no_leader(error: TwinlogError) -> bool:
     """Return True if the error means that a leader does not exist, or does not respond."""
     if isinstance(error, BrokerRefused):
-        return error.kafka_error == LEADER_NOT_AVAILABLE or error.code == "BROKER_NOT_AVAILABLE"
+        return error.kafka_error == LEADER_NOT_AVAILABLE
     return isinstance(error, Unreachable | Disconnected)
 
 

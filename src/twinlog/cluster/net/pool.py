@@ -22,12 +22,10 @@ from twinlog.cluster.net.metadata import Broker
 from twinlog.cluster.net.retry import CHANCE, Clock
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.errors import (
-    BrokerRefused,
     ClusterError,
     CorruptData,
     Disconnected,
     EndpointAway,
-    Fate,
     Refused,
     TwinlogError,
     Unreachable,
@@ -88,10 +86,9 @@ class ConnectionPool:
         """Open a separate connection to broker `node`. The caller must close it."""
         broker = self.brokers.get(node)
         if broker is None:
-            raise BrokerRefused(
+            raise Unreachable(
                 f"cluster {self._settings.alias}: broker {node} is not alive: check if it runs",
                 code="BROKER_NOT_AVAILABLE",
-                fate=Fate.RETRIABLE,
             )
         try:
             return self._open(broker.host, broker.port)
