@@ -33,6 +33,7 @@ from twinlog.errors import (
     AuthenticationFailed,
     CorruptData,
     Disconnected,
+    EndpointAway,
     Refused,
     TwinlogError,
     Unreachable,
@@ -162,6 +163,23 @@ def test_impossible_address_of_one_broker_is_an_error_of_that_broker(host: str, 
     pool.learn({2: Broker(node=2, host=host, port=port, rack=None)})
     with pytest.raises(Unreachable, match="the cluster advertises this address for broker 2"):
         pool.connection_to(2)
+
+
+def test_endpoint_of_tokens_that_is_away_is_no_wrong_address_of_a_broker(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The broker responds, so its advertised.listeners are right."""
+
+    def without_token(*_: object, **__: object) -> Connection:
+        raise EndpointAway("broker east:9092 of cluster A: the token endpoint does not respond")
+
+    monkeypatch.setattr(Connection, "open", without_token)
+    settings = ClusterSettings(alias="A", bootstrap=(("east", 9092),))
+    pool = ConnectionPool(settings, time.monotonic)
+    pool.learn({1: Broker(node=1, host="east", port=9092, rack=None)})
+    with pytest.raises(EndpointAway) as caught:
+        pool.connection_to(1)
+    assert caught.value.message.endswith("the token endpoint does not respond")
 
 
 def test_next_address_of_a_name_is_tried_on_a_host_without_ipv6(

@@ -92,6 +92,8 @@ class ConnectionPool:
             )
         try:
             return self._open(broker.host, broker.port)
+        except EndpointAway:
+            raise  # the broker responds
         except Unreachable as error:
             raise Unreachable(
                 f"{error.message} (the cluster advertises this address for broker {node}: "
