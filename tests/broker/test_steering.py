@@ -29,8 +29,12 @@ from twinlog.cli.terminal.status import rows
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.topics.internal_log import append_rows, read_to_end
 from twinlog.codes import FlowState, PartitionState
+from twinlog.config.load import load
 from twinlog.control.flow.flow_setup import FlowSetup
+from twinlog.control.flow.wishes import apply_intents
 from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
+from twinlog.control.web.api.endpoints import changes_to_wanted
+from twinlog.control.web.api.inputs import WantedState
 from twinlog.errors import Disconnected
 from twinlog.mirror.names.naming import STATE_TOPIC
 from twinlog.mirror.state.generations import winning_claims
@@ -373,6 +377,42 @@ def test_intent_that_cannot_be_read_stops_nothing_and_begins_nothing(flow: Flow)
         assert flow.do("flow", "resume") == 0, "the newest row of a key counts"
         assert flow.do("topic", "resume", "--topics", later) == 0
         eventually(lambda: flow.copied(later) == 5)
+        eventually(lambda: state(mirror).state is FlowState.RUNNING)
+        mirror.stop()
+
+
+def test_wanted_state_replaces_a_pause_that_cannot_be_read(flow: Flow) -> None:
+    """A request for the whole wanted state of a flow also names released topics."""
+    with Mirror(flow.file) as mirror:
+        flow.put(flow.orders, 0, 1)
+        eventually(lambda: flow.copied(flow.orders) == 1)
+        row = Intent(
+            bytes_per_second=None,
+            reason="",
+            flow=flow.name,
+            kind=IntentKind.PAUSE,
+            topic=flow.audit,
+            is_set=True,
+            who="?",
+            at_ms=0,
+        )
+        write(flow.target, row.encode()[0], b'{"v":1}')
+        eventually(lambda: "STATE_CORRUPT" in state(mirror).reason)
+        wanted = WantedState.model_validate(
+            {
+                "paused": False,
+                "bytesPerSecond": None,
+                "pausedTopics": [],
+                "releasedTopics": [flow.orders],
+            }
+        )
+        apply_intents(
+            load(flow.file, environment={}).flows,
+            lambda steering: changes_to_wanted(steering, wanted),
+            reason="",
+            dry_run=False,
+        )
+        mirror.eventually(lambda parts: of(flow.orders, parts).state is PartitionState.RELEASED)
         eventually(lambda: state(mirror).state is FlowState.RUNNING)
         mirror.stop()
 

@@ -193,7 +193,7 @@ class FlowSteering:
         topics are then not changed.
         """
         corrupt: Corrupt = set()
-        intents = self.intents(corrupt if kind is IntentKind.PAUSE else None)
+        intents = self.intents(corrupt)
         return [
             self._change(intents, kind, topic, is_set=is_set, corrupt=corrupt) for topic in topics
         ]
