@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import functools
 import ipaddress
+import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -61,6 +62,15 @@ def authority(name: str = "Test Authority", days: tuple[int, int] = (-30, 30)) -
 def shared_authority() -> Issued:
     """Return a certificate authority that all tests of the process share."""
     return authority()
+
+
+def of_version_2(issued: Issued) -> str:
+    """Return the certificate as PEM, with the version number of X.509 v2, which OpenSSL accepts and
+    the `cryptography` library does not.
+    """
+    der = issued.certificate.public_bytes(Encoding.DER)
+    version_3, version_2 = b"\xa0\x03\x02\x01\x02", b"\xa0\x03\x02\x01\x01"
+    return ssl.DER_cert_to_PEM_cert(der.replace(version_3, version_2, 1))
 
 
 def _make(

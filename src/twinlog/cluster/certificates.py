@@ -153,7 +153,7 @@ def _dates(pem: str) -> _Dates | None:
             certificate = x509.load_pem_x509_certificate((block + _END).encode())
             ends_at = int(certificate.not_valid_after_utc.timestamp())
             certificates.append((ends_at, certificate.subject.rfc4514_string()))
-        except ValueError:
+        except (ValueError, x509.InvalidVersion):
             continue
     if not certificates:
         return None

@@ -6,7 +6,7 @@ import datetime
 
 import pytest
 
-from tests.support.certificates import Issued, authority
+from tests.support.certificates import Issued, authority, of_version_2
 from tests.support.settings import settings_for
 from twinlog.cluster.certificates import (
     DAY_S,
@@ -48,6 +48,12 @@ def test_earliest_expiry_of_a_truststore_is_reported(pem: str, first: Issued, la
     assert found.held is CertificatePurpose.TRUSTSTORE
     assert (found.ends_at, found.last_ends_at) == (end_of(first), end_of(last))
     assert found.subject == f"CN={first.certificate.subject.rfc4514_string()[3:]}"
+
+
+def test_certificate_of_an_unsupported_version_is_left_out() -> None:
+    """OpenSSL accepts it in a truststore."""
+    (found,) = certificate_ends([entered_with(ca_pem=of_version_2(CA) + NEXT_CA.pem)])
+    assert found.ends_at == end_of(NEXT_CA)
 
 
 def test_the_first_expiry_in_a_chain_is_reported() -> None:

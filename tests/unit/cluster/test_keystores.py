@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.serialization import pkcs12
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.certificates import Issued, shared_authority
+from tests.support.certificates import Issued, of_version_2, shared_authority
 from twinlog.cluster.security import keystores
 from twinlog.cluster.security.keystores import BrokenStore, WrongPassword
 
@@ -176,6 +176,26 @@ def test_pem_on_one_line_as_in_properties_files() -> None:
     )
     assert identity.certificate_chain_pem == leaf.pem
     assert identity.private_key_pem == leaf.key_pem
+
+
+UNSUPPORTED_KEY = """\
+-----BEGIN PRIVATE KEY-----
+ME4CAQAwEAYHKoZIzj0CAQYFK4EEAAYENzA1AgEBBA52u8FaFwaBmDFut2myvqEg
+Ax4ABDzJ7NiveYtS5c8jeQq4AFgxJybYXp3e9mwgW+s=
+-----END PRIVATE KEY-----
+"""
+"""A key on the curve secp112r1, which OpenSSL reads and the library does not."""
+
+
+def test_pem_key_on_an_unsupported_curve() -> None:
+    with pytest.raises(BrokenStore, match="of a kind that cannot be read"):
+        keystores.identity_from_pem(UNSUPPORTED_KEY, shared_authority().pem, None)
+
+
+def test_pem_chain_with_a_certificate_of_an_unsupported_version() -> None:
+    leaf = shared_authority().issue("leaf")
+    with pytest.raises(BrokenStore, match="a certificate of its chain cannot be read"):
+        keystores.identity_from_pem(leaf.key_pem, of_version_2(leaf), None)
 
 
 def test_pem_key_that_does_not_match_the_certificate() -> None:

@@ -248,6 +248,7 @@ def trusted_from_pem(text: str) -> str:
 
 def identity_from_store(data: bytes, store_password: str, key_password: str | None) -> Identity:
     """Return the first private key of a JKS or PKCS#12 file with its certificate chain."""
+    from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.serialization import load_der_private_key
 
     if not data.startswith(MAGIC):
@@ -263,7 +264,7 @@ def identity_from_store(data: bytes, store_password: str, key_password: str | No
     der = decrypt_key(entry, store_password if key_password is None else key_password)
     try:
         key = load_der_private_key(der, None)
-    except ValueError:
+    except (ValueError, UnsupportedAlgorithm):
         raise BrokenStore(f"the key {entry.alias!r} is of a kind that cannot be read") from None
     return _identity(key, entry.chain)
 
@@ -272,6 +273,7 @@ def identity_from_pem(key_text: str, chain_text: str, key_password: str | None) 
     """Return a private key, decrypted with `key_password` if necessary, and its certificate chain.
     `key_text` and `chain_text` may be equal.
     """
+    from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
     blocks = [text for label, text in _blocks(key_text) if label.endswith("PRIVATE KEY")]
@@ -283,6 +285,8 @@ def identity_from_pem(key_text: str, chain_text: str, key_password: str | None) 
     secret = key_password.encode() if is_encrypted and key_password is not None else None
     try:
         key = load_pem_private_key(blocks[0].encode(), secret)
+    except UnsupportedAlgorithm:
+        raise BrokenStore("its private key is of a kind that cannot be read") from None
     except ValueError:
         if is_encrypted:
             raise WrongKeyPassword("of the key is wrong") from None
@@ -295,13 +299,14 @@ def _identity(key: PrivateKeyTypes, certificates: Sequence[bytes]) -> Identity:
     BrokenStore if no certificate belongs to the key.
     """
     from cryptography import x509
+    from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives import serialization
 
     try:
         parsed = [x509.load_der_x509_certificate(der) for der in certificates]
-    except ValueError:
+        own = next((der for der in parsed if der.public_key() == key.public_key()), None)
+    except (ValueError, x509.InvalidVersion, UnsupportedAlgorithm):
         raise BrokenStore("a certificate of its chain cannot be read") from None
-    own = next((der for der in parsed if der.public_key() == key.public_key()), None)
     if own is None:
         raise BrokenStore("none of its certificates belongs to its private key")
     chain = [own]
