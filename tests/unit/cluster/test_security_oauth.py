@@ -191,6 +191,13 @@ class TestRequest:
         with pytest.raises(AuthenticationFailed, match="has no token"):
             fetch_token(endpoint.settings(), NOW)
 
+    def test_numbers_that_are_too_large(self, endpoint: Endpoint) -> None:
+        huge = "1" + "0" * 400
+        claims = base64.urlsafe_b64encode(f'{{"exp":{huge}}}'.encode()).decode().rstrip("=")
+        assert lifetime_of(f"a.{claims}.b", NOW) is None
+        endpoint.body = f'{{"access_token":"opaque","expires_in":{huge}}}'.encode()
+        assert fetch_token(endpoint.settings(), NOW).lifetime_s == 1e9
+
     @given(st.text())
     def test_any_token_has_a_lifetime_or_none(self, text: str) -> None:
         assert lifetime_of(text, NOW) is None or isinstance(lifetime_of(text, NOW), float)

@@ -48,6 +48,8 @@ _MAX_ANSWER_BYTES: Final = 1024 * 1024
 _TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 _RETRIABLE_STATUS: Final = frozenset({408, 425, 429, *range(500, 600)})
 _SHOWN_CHARACTERS: Final = 200
+MOST_LIFETIME_S: Final = 1e9
+"""Maximum lifetime of a token that an endpoint may state, in seconds: decades."""
 _CHECK: Final = "check sasl.oauthbearer.token.endpoint.url and the network"
 
 
@@ -85,8 +87,8 @@ def lifetime_of(token: str, now_s: float) -> float | None:
     try:
         claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
         return float(claims["exp"]) - now_s
-    except (binascii.Error, ValueError, KeyError, TypeError, RecursionError):
-        return None
+    except (OverflowError, binascii.Error, ValueError, KeyError, TypeError, RecursionError):
+        return None  # an integer may be too large for a float
 
 
 def address_of(url: str) -> str:
@@ -189,7 +191,7 @@ def _read_answer(body: bytes, url: str, now_s: float) -> Token:
         )
     lifetime = lifetime_of(text, now_s)
     if lifetime is None and isinstance(stated, (int, float)):
-        lifetime = float(stated)
+        lifetime = float(min(stated, MOST_LIFETIME_S))
     return Token(text=text, lifetime_s=lifetime)
 
 
