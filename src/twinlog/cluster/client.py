@@ -144,6 +144,10 @@ class ClusterClient:
 
         result = self.retrying(ask, timeout_s=timeout_s)
         if self.led is not None:
+            # without topics that lack a leader, because their stored leaders would never be
+            # replaced: `per_leader` gives up on such a partition after the first attempt
+            for name in result.topics:
+                self.led.pop(name, None)
             self.led.update((name, topic) for name, topic in result.topics.items() if topic.is_led)
         return result
 

@@ -85,11 +85,10 @@ class _Round(Generic[T]):
         `failed`.
         """
         names = {tp.topic for tp in tps}
-        kept = self.client.led
-        if is_first and kept is not None and names <= kept.keys():
-            topics: Mapping[str, TopicMetadata] = kept
-        else:
-            topics = self._look_up(sorted(names), timeout_s)
+        kept = self.client.led if is_first else None
+        topics: Mapping[str, TopicMetadata] = kept or {}
+        if unknown := names - topics.keys():
+            topics = {**topics, **self._look_up(sorted(unknown), timeout_s)}
         groups: dict[int, list[LedPartition]] = {}
         for tp in tps:
             topic = topics.get(tp.topic)
