@@ -4,6 +4,7 @@ number of their connections.
 
 from __future__ import annotations
 
+import errno
 import http.client
 import json
 import socket
@@ -11,6 +12,7 @@ import ssl
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -197,6 +199,27 @@ def test_a_file_that_was_mended_by_its_mode_alone_is_read_again(
         for mode, status in ((0o620, 401), (0o600, 200)):
             file.chmod(mode)
             assert rest.ask("/api/v1/codes", headers=bearer(good)).status == status
+
+
+def test_a_file_that_could_not_be_opened_once_is_read_again(
+    token: Token,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    from twinlog.control.web.tokens import Tokens
+
+    def too_many_files(*_: object) -> NoReturn:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    good, file = token(), tmp_path / "tokens"
+    tokens = Tokens(file)
+    file.touch()
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "open", too_many_files)
+        assert [tokens.client(good) for _ in range(3)] == [None] * 3
+    assert capsys.readouterr().err.count("all HTTP clients are refused") == 1
+    assert tokens.client(good) is not None
 
 
 def test_a_token_has_a_name_of_its_own_and_a_dry_run_makes_none(

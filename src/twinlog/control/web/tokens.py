@@ -102,6 +102,8 @@ class Tokens:
         self._path = path
         self._lock = threading.Lock()
         self._seen = _state(path)
+        self._unusable: tuple[int, ...] | None = None
+        """The state of the file for which a warning was logged."""
         self._entries = _read(path)
         if not self._entries:
             raise ConfigError(f"{path}: has no token; create one: twinlog token new {path}")
@@ -118,14 +120,17 @@ class Tokens:
         with self._lock:
             state = _state(self._path)
             if state != self._seen:
-                self._seen = state
                 try:
-                    self._entries = _read(self._path)
+                    self._entries, self._seen = _read(self._path), state
                 except ConfigError as error:
+                    # the file is read again for the next request, because the cause may end without
+                    # a change of the file, such as a lack of file descriptors
                     self._entries = ()
-                    log.warning(
-                        "%s; all HTTP clients are refused until the file is readable", error
-                    )
+                    if state != self._unusable:
+                        self._unusable = state
+                        log.warning(
+                            "%s; all HTTP clients are refused until the file is readable", error
+                        )
             return self._entries
 
 
