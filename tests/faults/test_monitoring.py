@@ -120,8 +120,8 @@ def test_a_stopped_flow_is_not_ready_until_it_continues(rig: Rig) -> None:
             eventually(lambda: not is_ready(server))
             assert ask(server.address, "/healthz").status == 200, "the process is not to blame"
             (flow,) = ask(server.address, "/readyz").json["flows"]
-            assert (flow["flow"], flow["is_ready"]) == (rig.flow, False)
-            assert flow["silent_s"] > READY_WITHIN_S
+            assert (flow["flow"], flow["isReady"]) == (rig.flow, False)
+            assert flow["silentMs"] > READY_WITHIN_S * 1000
             waited = metrics(server)
             lag_s = waited["twinlog_lag_seconds", of(rig, rig.topic)]
             assert 0 < lag_s < time.time() - rig.began_ms / 1000, "since they wait, not their age"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import socket
 from dataclasses import replace
 from pathlib import Path
@@ -299,6 +300,27 @@ def test_before_the_first_report_the_process_is_healthy_and_nothing_is_ready() -
         assert ask(server.address, "/healthz").status == 200
         assert ask(server.address, "/readyz").status == 503
         assert ask(server.address, "/metrics").status == 200
+
+
+def test_fields_of_readiness_are_named_as_in_rest() -> None:
+    clock = Clock()
+    monitor = Monitor(clock=clock, ready_within_s=60)
+    stuck = flow(partition(state="COPYING", upstream=5, lag=1))
+    monitor.update([stuck])
+    clock.now += 61.5
+    monitor.update([stuck])
+    answer = monitor.answer("/readyz")
+    assert answer is not None
+    body = json.loads(answer.body)
+    (fields,) = body["flows"]
+    assert (answer.status, body["ready"]) == (503, False)
+    assert fields == {
+        "flow": stuck.flow,
+        "isReady": False,
+        "silentMs": 61_500,
+        "state": stuck.state,
+        "reason": "",
+    }
 
 
 def test_a_supervisor_that_hangs_is_neither_healthy_nor_ready() -> None:

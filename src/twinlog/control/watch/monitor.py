@@ -12,7 +12,7 @@ import time
 from array import array
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from heapq import nlargest
 from typing import Final, NamedTuple, TypeAlias
 
@@ -320,7 +320,7 @@ class Monitor:
         reading = self._reading
         flows = () if reading is None else reading.readiness
         is_ready = bool(flows) and self.silent_s is None and all(flow.is_ready for flow in flows)
-        body = {"ready": is_ready, "flows": [asdict(flow) for flow in flows]}
+        body = {"ready": is_ready, "flows": [flow.as_json() for flow in flows]}
         return _json(200 if is_ready else 503, body)
 
 

@@ -57,6 +57,16 @@ class FlowReadiness:
     state: str
     reason: str
 
+    def as_json(self) -> dict[str, object]:
+        """Return the flow's fields in the response to `/readyz`, named as in REST."""
+        return {
+            "flow": self.flow,
+            "isReady": self.is_ready,
+            "silentMs": round(self.silent_s * 1000),
+            "state": self.state,
+            "reason": self.reason,
+        }
+
 
 @dataclass(slots=True)
 class _Furthest:
