@@ -136,6 +136,29 @@ def test_a_standby_names_the_process_that_copied(
     assert "copied by this process" not in page.text()
 
 
+def test_a_report_is_not_old_before_the_next_one_is_due(
+    rest: Rest, monitor: Monitor, browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With `twinlog.status.interval.seconds=60`, a report may be a minute old."""
+    monitor.update([flow(state="STANDBY", generation=None), flow(flow="C->B", state="STANDBY")])
+
+    def reports(flows: list[str], *_: object) -> dict[str, ReportedFlow]:
+        row = structs.replace(
+            PUBLISHED,
+            at_ms=int(time.time() * 1000) - 50_000,
+            every_ms=60_000,
+            unusual_partitions=0,
+            loss_records=0,
+            loss_ms=0,
+            loss_unknown=0,
+        )
+        return dict.fromkeys(flows, ReportedFlow(status=row, intents=FlowIntents()))
+
+    monkeypatch.setattr(leaders, "reports_of", reports)
+    page = browser.open(f"http://{rest.address}/page/")
+    page.shows("Yes: all 2 flows are copying", "#verdict")
+
+
 def test_a_groups_lag_may_be_unknown(
     rest: Rest, browser: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:

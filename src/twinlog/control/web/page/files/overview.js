@@ -19,12 +19,13 @@ export function overview({ state, main }) {
   };
 }
 
-const OLD_MS = 45000; // as long as a leader's row is valid
+const SILENT_MS = 45000; // this process reports each second; the server leaves out outdated reports of other processes
 
 /** Why a flow needs a check although none of its partitions has failed; empty if it does not. */
 function doubt(one) {
   if (one.state === "UNKNOWN") return "state unknown";
-  if (one.ageMs === null || one.ageMs > OLD_MS) return one.ageMs === null ? "no report yet" : `last report ${past(one.ageMs)}`;
+  if (one.ageMs === null) return "no report yet";
+  if (one.reportedBy === "here" && one.ageMs > SILENT_MS) return `last report ${past(one.ageMs)}`;
   if (one.state === "STANDBY") return "STANDBY, but no leader reports";
   if (one.problem && one.reportedBy !== "here") return "partly unknown"; // its row shows why
   if (one.verified?.differences) return "the copy differs";
