@@ -107,6 +107,22 @@ def test_many_groups_in_one_call(
     assert set(wanted) <= set(list_groups(coordinators))
 
 
+def test_offsets_that_are_too_large_for_one_request(
+    source_cluster: LocalCluster, coordinators: Coordinators, fresh_topic: str, name: str
+) -> None:
+    """Brokers append the offsets of a request as one batch of at most 1 MB. Members of a large
+    group each commit only their own partitions.
+    """
+    create_topic(source_cluster, fresh_topic, 400)
+    wanted = {
+        TopicPartition(fresh_topic, partition): Committed(offset=partition, metadata="m" * 4000)
+        for partition in range(400)
+    }
+    answer = commit_offsets(coordinators, {name: wanted, f"{name}-empty": {}})
+    assert answer == {name: dict.fromkeys(wanted), f"{name}-empty": {}}
+    assert fetch_offsets(Coordinators(coordinators.client), [name]) == {name: wanted}
+
+
 @pytest.mark.witness("an unknown group has no offsets")
 def test_group_that_does_not_exist_has_no_offsets(coordinators: Coordinators, name: str) -> None:
     assert fetch_offsets(coordinators, [name]) == {name: {}}

@@ -6,9 +6,10 @@ of records. The semantics are those of Kafka's `kafka-consumer-groups.sh --reset
   record, by offset, at or after the time. Copies keep their timestamps, so a time means the same
   records on both clusters.
 - A group with members is refused, and its members are reported.
-- A group's offsets are set in one request, all or none. Everything that may fail for a single
-  partition is checked before the request. If a partition fails nevertheless, the group's former
-  offsets are restored in the other partitions.
+- A group's offsets are set in one request, all or none, unless they are too large for one request
+  (some thousand partitions). Everything that may fail for a single partition is checked before the
+  request. If a partition fails nevertheless, the group's former offsets are restored in the other
+  partitions.
 
 Between the plan and its execution, the user may think for minutes. What may happen in that time,
 and during the execution:

@@ -13,13 +13,13 @@ of a group that becomes active after Twinlog has checked it are not changed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Final, NamedTuple, TypeAlias
 
 from kafka.protocol.consumer import OffsetCommitRequest, OffsetFetchRequest
 
-from twinlog.cluster.groups.coordinators import Coordinators
+from twinlog.cluster.groups.coordinators import Coordinators, is_moved
 from twinlog.cluster.net.connection import Connection
 from twinlog.cluster.net.protocol import Message
 from twinlog.errors import TwinlogError
@@ -51,6 +51,13 @@ it is decoded again for all groups in it.
 """
 
 READING: Final = "reading offsets of"
+
+COMMIT_BYTES: Final = 500_000
+"""Approximate maximum size of the records that one commit appends to the offsets topic. Brokers
+append them as one batch, which must not be larger than message.max.bytes (by default 1 MB).
+"""
+RECORD_BYTES: Final = 64
+"""Approximate size of such a record without its names and its metadata."""
 
 COMMITS_AT_ONCE: Final = 8
 """Maximum number of parallel connections for commits. Each group needs one commit request, and a
@@ -176,26 +183,31 @@ def commit_offsets(
     coordinators: Coordinators, offsets: Mapping[str, GroupOffsets]
 ) -> dict[str, CommitResult | TwinlogError]:
     """Set offsets of groups without members. For each group, returns None or an error for each
-    partition, or one error for the whole group.
+    partition, or one error for the whole group. Offsets that are too large for one request are set
+    by several requests, of which some may fail.
 
     The coordinator rejects the offsets if the group has members (`is_refused_as_active`).
     """
 
     def ask(node: int, group_ids: Sequence[str]) -> dict[str, CommitResult | TwinlogError]:
-        client, out = coordinators.client, {}
+        client = coordinators.client
+        out: dict[str, dict[TopicPartition, TwinlogError | None]] = {g: {} for g in group_ids}
+        requests = [
+            (group, part) for group in group_ids for part in _portions(group, offsets[group])
+        ]
         with ExitStack() as stack:
             lanes = [client.connection_to(node)]
             lanes += [
                 stack.enter_context(client.open_connection(node))
-                for _ in range(min(COMMITS_AT_ONCE, len(group_ids)) - 1)
+                for _ in range(min(COMMITS_AT_ONCE, len(requests)) - 1)
             ]
-            for start in range(0, len(group_ids), len(lanes)):
-                now = list(zip(lanes, group_ids[start : start + len(lanes)], strict=False))
-                for lane, group in now:
-                    lane.begin(_commit(group, offsets[group]), maximum=BY_NAME)
-                for lane, group in now:
-                    out[group] = _committed(coordinators, group, lane)
-        return out
+            for start in range(0, len(requests), len(lanes)):
+                now = list(zip(lanes, requests[start : start + len(lanes)], strict=False))
+                for lane, (group, part) in now:
+                    lane.begin(_commit(group, part), maximum=BY_NAME)
+                for lane, (group, _) in now:
+                    out[group] |= _committed(coordinators, group, lane)
+        return {group: _result_of_group(result) for group, result in out.items()}
 
     return coordinators.ask(offsets, ask, doing="committing offsets of")
 
@@ -228,6 +240,21 @@ def _offsets(answer: Message) -> dict[TopicPartition, Committed]:
     }
 
 
+def _portions(group: str, offsets: GroupOffsets) -> Iterator[GroupOffsets]:
+    """Yield the offsets in portions of about COMMIT_BYTES."""
+    portion: dict[TopicPartition, Committed] = {}
+    size = 0
+    for tp, committed in offsets.items():
+        portion[tp] = committed
+        names = (group, tp.topic, committed.metadata)
+        size += RECORD_BYTES + sum(len(name.encode()) for name in names)
+        if size >= COMMIT_BYTES:
+            yield portion
+            portion, size = {}, 0
+    if portion:
+        yield portion
+
+
 def _commit(group: str, offsets: GroupOffsets) -> Message:
     topic_of = OffsetCommitRequest.OffsetCommitRequestTopic
     partition_of = topic_of.OffsetCommitRequestPartition
@@ -252,7 +279,7 @@ def _commit(group: str, offsets: GroupOffsets) -> Message:
 
 def _committed(
     coordinators: Coordinators, group: str, lane: Connection
-) -> CommitResult | TwinlogError:
+) -> dict[TopicPartition, TwinlogError | None]:
     out: dict[TopicPartition, TwinlogError | None] = {}
     for topic in lane.finish().topics:
         for partition in topic.partitions:
@@ -269,7 +296,17 @@ def _committed(
                     doing=f"committing offsets of {tp} for group {group}",
                     acl=f"READ on {f'topic {tp.topic}' if of_topic else f'group {group}'}",
                 )
-    refused = {error.code: error for error in out.values() if error is not None}
-    if len(refused) == 1 and None not in out.values():
-        return next(iter(refused.values()))  # all partitions have this error
     return out
+
+
+def _result_of_group(result: CommitResult) -> CommitResult | TwinlogError:
+    """Return the error of all partitions, or the result of each. If the coordinator moved between
+    two requests, return its error, so that all requests are repeated.
+    """
+    refused = {error.code: error for error in result.values() if error is not None}
+    moved = next(filter(is_moved, refused.values()), None)
+    if moved is not None:
+        return moved
+    if len(refused) == 1 and None not in result.values():
+        return next(iter(refused.values()))
+    return result
