@@ -104,7 +104,7 @@ MUTANTS: Final = (
     Mutant(
         "window: one at a time where we may be forgotten", 1, PartitionCopy, "_window", always(16)
     ),
-    Mutant("window: nothing goes out after an error", 1, PartitionCopy, "_trouble", always(None)),
+    Mutant("window: nothing goes out after an error", 1, PartitionCopy, "stop", always(None)),
     Mutant("split: what is too large is cut", 1, Splitter, "parts", _cuts_nothing),
     Mutant("cut: a batch waits for its row", 16, PartitionCopy, "_ordinal_to_announce", always(-1)),
     Mutant("term: each start has its own", 2, MemoryFlow, "new_term", always(Term(0, 0))),

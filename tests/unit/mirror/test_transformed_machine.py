@@ -111,7 +111,7 @@ RULES: Final = (
     ),
     Mutant("part: the rest is another range", 1, Stretch, "cut", _forgets_the_rest),
     Mutant("term: newer chunks void older ones", 0, PartitionMap, "_store_entry", appends_anywhere),
-    Mutant("window: nothing goes out after an error", 2, PartitionCopy, "_trouble", always(None)),
+    Mutant("window: nothing goes out after an error", 2, PartitionCopy, "stop", always(None)),
 )
 
 
