@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import click
 import pytest
 
 from twinlog.cli.commands import steer
@@ -91,5 +92,6 @@ def test_only_flows_that_were_confirmed_are_changed(
     monkeypatch.setattr(
         steer, "is_confirmed", lambda names, _: sorted(names.split(",")) == confirmed
     )
-    steer.steer(file, lambda _: [], flows=(), reason="", dry_run=False, yes=False)
+    with click.Context(click.Command("promote")):
+        steer.steer(file, lambda _: [], flows=(), reason="", dry_run=False, yes=False)
     assert sorted(written) == confirmed
