@@ -209,7 +209,7 @@ def test_transforms_that_do_not_run_change_nothing(two_ways: Reloading) -> None:
         copies(this, mirror, this.there, "orders")
         cut = f"{this.there}.twinlog.transforms"
         lines = {cut: "cut", f"{cut}.cut.topics": ".*", f"{cut}.cut.sql": "SELECT * FROM records"}
-        lines[f"{cut}.on-error"] = "quarantine"
+        lines[f"{this.there}.twinlog.target.partitions"] = "all-keyed"
         both = f"{this.topic('orders')}, {this.topic('payments')}"
         this.write({this.there: both}, **lines)
         with pytest.raises(ConfigError, match="TRANSFORMS_NOT_RUN"):
