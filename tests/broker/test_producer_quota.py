@@ -153,7 +153,7 @@ def test_producers_are_held_back_until_the_flow_has_caught_up(
     flow.shows(None)  # removed, because the mirror was shut down cleanly
     lines = [one.getMessage() for one in caplog.records]
     assert any("PRODUCERS_HELD" in line and flow.alias in line for line in lines)
-    assert any("are no longer throttled" in line for line in lines)
+    assert any("limit for producers has ended" in line for line in lines)
 
 
 @pytest.mark.witness("a quota that a killed mirror left is removed")
@@ -281,4 +281,4 @@ def test_an_outage_of_the_target_is_none_of_the_source(
         finally:
             set_producer_quota(flow.client, None)
             flow.client.close()
-    assert any("are no longer throttled" in one.getMessage() for one in caplog.records)
+    assert any("limit for producers has ended" in one.getMessage() for one in caplog.records)
