@@ -338,7 +338,9 @@ class ChannelServer:
         self._unauthenticated = UnauthenticatedPeers()
         self._peers: set[Peer] = set()
         self._inbox: deque[tuple[Peer, bytes | None]] = deque()
-        """Encoded messages to deliver, in the order of arrival. None: the lane is gone."""
+        """Encoded messages that are not delivered yet, in the order of arrival. None instead of a
+        message means that the lane is gone.
+        """
         self._listens_at: float | None = None
         """Time at which to listen again, or None while the server listens. It stops listening if no
         descriptor is left for a connection.
@@ -523,7 +525,7 @@ class ChannelServer:
 
     @contextmanager
     def _ending_on_error(self, peer: Peer) -> Iterator[None]:
-        """If the block raises an error, end the connection, and drop its messages."""
+        """If the block raises an error, end the peer's connection, and drop the peer's messages."""
         try:
             yield
         except CorruptData as error:
@@ -606,7 +608,8 @@ def make_server_context() -> tuple[ssl.SSLContext, str]:
 
 def address_for_executors(master: str | None) -> str:
     """Return the address at which the channel must listen, so that executors can connect. `master`:
-    URL of the Spark master, or None if lanes run on this machine. Raises Unreachable.
+    URL of the Spark master, or None if lanes run on this machine. Raises Unreachable if executors
+    on other hosts could not connect.
     """
     if master is None or master.startswith("local"):
         return "127.0.0.1"
@@ -625,6 +628,6 @@ def _outward_address() -> str:
 
 def _no_address_error(why: str) -> Unreachable:
     return Unreachable(
-        f"{why}; set SPARK_LOCAL_IP to an address of this machine at which executors can connect",
+        f"{why}; set SPARK_LOCAL_IP to an address of this machine to which executors can connect",
         code="CHANNEL_UNREACHABLE",
     )

@@ -140,7 +140,7 @@ def twinlog() -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point of the `twinlog` command."""
     if isinstance(sys.stdout, io.TextIOWrapper):
-        # stderr has this setting already. A character that the locale lacks must not end a mirror
+        # as stderr does: a character that the locale's encoding lacks must not end a mirror
         sys.stdout.reconfigure(errors="backslashreplace")
     sys.exit(run(sys.argv[1:] if arguments is None else arguments))
 
@@ -219,7 +219,9 @@ def _exit_code(error: BaseException, answer: Envelope) -> int:
 
 
 def _disk_full_error(error: OSError) -> EnvironmentMissing:
-    """Return the error for a full disk. If it is stdout's disk, discard the text in the buffer."""
+    """Return the error for a full disk. If stdout is on that disk, discard the text in its buffer,
+    because Python would fail again to write it at exit.
+    """
     try:
         sys.stdout.flush()
     except OSError:

@@ -144,8 +144,8 @@ class ClusterClient:
 
         result = self.retrying(ask, timeout_s=timeout_s)
         if self.led is not None:
-            # without topics that lack a leader, because their stored leaders would never be
-            # replaced: `per_leader` gives up on such a partition after the first attempt
+            # a topic without a leader is not stored, so that the next call looks it up again; with
+            # a stored topic, `per_leader` would give up after an attempt with the former leader
             for name in result.topics:
                 self.led.pop(name, None)
             self.led.update((name, topic) for name, topic in result.topics.items() if topic.is_led)

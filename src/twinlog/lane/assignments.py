@@ -628,7 +628,7 @@ class Assignments:
 
 
 def free_responses(batches: Iterable[OutBatch]) -> None:
-    """Copy these batches out of Fetch responses of which they are less than half.
+    """Copy batches out of each Fetch response of which these batches are less than half.
 
     A batch is a slice of a response, which may be thousands of times as large, and only the batch
     counts against the lane's memory. So a few batches that wait long, for example because one of

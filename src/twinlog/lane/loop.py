@@ -179,8 +179,8 @@ class LaneLoop:
             self._selector.close()
 
     def _send_rest(self) -> None:
-        """Wait until the socket to the driver has accepted all messages. Without the last Released
-        messages, the driver would regard these partitions as lost.
+        """Wait until the socket to the driver has accepted all messages. If the last Released
+        messages were not sent, the driver would regard their partitions as lost.
         """
         writable = select.poll()
         writable.register(self._channel, select.POLLOUT)

@@ -135,8 +135,8 @@ def handed_tail(key: PartitionKey, take: TakePartition, handed: HandOver, work: 
     before this lane sends anything.
     """
     start, durable = handed.start, handed.durable_ordinal
-    if not work.is_ours_alone:
-        durable = durable if start.taken_over else -1
+    if not (work.is_ours_alone or start.taken_over):
+        durable = -1
     return MapTail(
         key=key,
         topic=take.source.topic,

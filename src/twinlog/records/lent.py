@@ -105,8 +105,8 @@ class LentRanges:
     payload_bytes: int = DECOMPRESSED_LIMIT_BYTES
     """Maximum uncompressed bytes of a source batch."""
     mark: str = field(default_factory=partial(secrets.token_hex, 8))
-    """Random text at the end of the messages of both stages' errors. A function or a record cannot
-    imitate such an error, because their texts do not contain it.
+    """Random text at the end of the messages of both stages' errors. The text of a function's error
+    or of a record does not contain it, so neither can imitate such an error.
     """
 
     @_marked

@@ -95,7 +95,9 @@ def memory_setting(url: str, lane_bytes: int, conf: Mapping[str, str]) -> dict[s
 
 
 def _number(conf: Mapping[str, str], key: str) -> int:
-    """Return a setting, or 1 (the default) if it is no positive number. Spark reports the error."""
+    """Return a setting's number, or 1, which is its default. If the value is no positive number,
+    the result is also 1, and Spark reports the error.
+    """
     text = conf.get(key, "1")
     return max(1, int(text)) if text.isdecimal() else 1
 

@@ -6,11 +6,10 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.logs.raw_log import FetchedRecords, fetch_partition
+from twinlog.cluster.logs.raw_log import FetchedRecords, fetch_partition, shorter_log_error
 from twinlog.mirror.copy.intake import RolledBack
 from twinlog.mirror.start.tail_check import decode
 from twinlog.model import Isolation, TopicPartition
-from twinlog.wire.error_codes import OFFSET_NOT_AVAILABLE, error_for
 from twinlog.wire.record_batch import BatchHeader, read_headers
 from twinlog.wire.records import Record
 
@@ -41,11 +40,7 @@ def read_committed(
                 yield header, kept
         if position == before:
             if answer.high_watermark < end:  # a new leader does not know the high watermark yet
-                raise error_for(
-                    OFFSET_NOT_AVAILABLE,
-                    cluster=client.alias,
-                    doing=f"reading {tp} at offset {position}",
-                )
+                raise shorter_log_error(client, tp, position)
             return  # all later records were compacted away, or belong to an open transaction
 
 

@@ -577,8 +577,8 @@ def not_copied_error(flow: FlowConfig, name: str) -> PartitionError:
 
 
 def without_ids_error(flow: FlowConfig, name: str) -> Unsupported:
-    """Return the error for a topic without an ID whose remote topic has no ID, either. The offset
-    map has topics by these two IDs, so topics without both would share their rows.
+    """Return the error for a topic if neither it nor its remote topic has an ID. The offset map
+    identifies topics by these two IDs, so all topics without IDs would share their rows.
     """
     source, target = flow.flow.source, flow.flow.target
     return Unsupported(

@@ -111,9 +111,9 @@ def append_ends(client: ClusterClient, tps: Iterable[TopicPartition]) -> dict[To
 def last_appends(
     client: ClusterClient, tps: Collection[TopicPartition], producers: Collection[int]
 ) -> dict[TopicPartition, object]:
-    """Return a value for each partition that changes if one of these producers appends a record. It
-    has the last sequences of those that the leader remembers, or the log end if it remembers none.
-    Raises the error of the first log that cannot be queried.
+    """Return, for each partition, a value that changes if one of these producers appends a record:
+    the last sequences of those producers that the partition's leader remembers, or the log end if
+    it remembers none of them. Raises the error of the first log that cannot be queried.
     """
     ends, states = append_ends(client, tps), known_producers(client, tps)
     ours = {

@@ -59,7 +59,8 @@ class TopicSurveys:
             for row in first_survey_rows(flow, known):
                 append_once(target, state, [row], now_ms)
             first = first_survey(flow, state_rows(target).of(flow))
-            known = known if first is None else first  # maybe that of another process
+            # another process may have stored its survey before this one
+            known = known if first is None else first
         self._seen, self._recalled_from = set(known), target.settings.bootstrap
 
     def marked(

@@ -56,7 +56,8 @@ def open_transactions(
 ) -> list[OpenTransaction]:
     """Return the open transactions that the partitions' leaders report, if they report any.
 
-    The first record of each transaction is read, with one request for many partitions.
+    The first record of each transaction is read for its timestamp. One request reads the records of
+    many partitions.
     """
     out: list[OpenTransaction] = []
     waiting = {tp: [*starts.items()] for tp, starts in transaction_starts(source, tps).items()}

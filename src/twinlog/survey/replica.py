@@ -306,8 +306,8 @@ def pair_of_target(
     maps: Maps, target: TopicPartition, topic_id: TopicId, source_ids: Mapping[str, TopicId]
 ) -> PartitionPair | None:
     """Return the pair of a target partition and of the source partition that it is a copy of.
-    Return None if the map has no row of this copy, or if topics have no ID and the map names
-    several source topics.
+    Return None if the map has no row of this copy, or if the target topic has no ID and the map
+    names several source topics.
 
     If the map names several source topics, those whose current ID is the ID in the map are
     preferred. Among these, the topic that was copied last is used. `source_ids`: current IDs by
@@ -444,7 +444,7 @@ def _newest(pair: PartitionPair, maps: Maps, targets: int | None) -> PartitionMa
         # the usual case, which must be fast, because a status needs it for each partition
         return partition_map
     keys = maps.keys_to(pair.target_topic_id, pair.source.partition)
-    if pair.target_topic_id == NO_TOPIC_ID:  # then these are the maps into all topics
+    if pair.target_topic_id == NO_TOPIC_ID:  # `keys_to` returns the maps into all such topics
         keys = [key for key in keys if maps[key].topic == pair.source.topic]
     if targets is None:
         keys = [key for key in keys if key.branches] or keys

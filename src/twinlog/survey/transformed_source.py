@@ -40,8 +40,6 @@ AHEAD: Final = 2
 """Maximum number of ranges per partition that are submitted in advance, in addition to the range
 that is being compared.
 """
-
-
 NO_BYTES: Final = memoryview(b"")
 
 

@@ -17,7 +17,7 @@ from typing import Final
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.offsets import EARLIEST, list_offsets
-from twinlog.cluster.logs.raw_log import FetchedRecords, fetch_partition
+from twinlog.cluster.logs.raw_log import FetchedRecords, fetch_partition, shorter_log_error
 from twinlog.errors import PartitionError, TwinlogError
 from twinlog.mirror.copy.intake import RolledBack
 from twinlog.mirror.map.offset_map import Mark, PartitionMap
@@ -31,7 +31,6 @@ from twinlog.mirror.verify.side import Piece, ReadSide
 from twinlog.mirror.verify.walk import LogWalk, Rules
 from twinlog.model import Isolation, TopicPartition
 from twinlog.survey.transformed_source import Functions, TransformedSource
-from twinlog.wire.error_codes import OFFSET_NOT_AVAILABLE, error_for
 from twinlog.wire.record_batch import read_headers
 
 # Reads a log batch by batch, with markers and aborted batches, which readers do not see.
@@ -99,12 +98,8 @@ class VerifiedLog:
         is_committed = self.isolation is Isolation.READ_COMMITTED
         end = answer.last_stable_offset if is_committed else answer.high_watermark
         if not answer.records and end < self._queried_end and position < self._queried_end:
-            raise error_for(
-                OFFSET_NOT_AVAILABLE,
-                cluster=self.client.alias,
-                doing=f"reading {self.tp} at offset {position}",
-                detail=f"its log ended at {self._queried_end} before, and ends at {end} now",
-            )
+            detail = f"its log ended at {self._queried_end} before, and ends at {end} now"
+            raise shorter_log_error(self.client, self.tp, position, detail)
 
     def _fetch(self, position: int) -> FetchedRecords | None:
         """Return the records at a position. If they were deleted, set `start` and return None."""
@@ -359,7 +354,7 @@ class _Partition:
         gaps, first = self._found.gaps, pairs.first
         source_log, target_log = self._source_log, self._target_log
         begin = max(source_log.start, first.upstream)
-        # a comparison that begins later has only later runs of the map (`with_needed_runs`)
+        # a comparison that begins later gets only later runs of the map (`with_needed_runs`)
         if self._wanted.is_first and self._wanted.since <= first.upstream:
             gaps[GapCause.BEFORE_COPY] += max(0, first.upstream - source_log.start)
             gaps[GapCause.BEFORE_MAP] += max(0, first.downstream - target_log.start)

@@ -1,8 +1,8 @@
 """Cancels Spark jobs of the transforms that run for too long, because a function hangs or is slow.
 
-The time until a task of a job begins does not count. In this time, tasks of other jobs have all
-cores, for example because other records hang, and the job's own records are not to blame. If no
-core becomes free, the lanes get no answer, and the driver ends the application.
+The time before the first task of a job begins does not count. In this time, tasks of other jobs
+have all cores, for example because their records hang, so the job's own records are not the cause.
+If no core becomes free, the lanes get no answer, and the driver ends the application.
 
 One thread watches all jobs, because each thread that calls Spark keeps a connection to the JVM.
 """
@@ -73,7 +73,7 @@ class JobWatch:
         return job
 
     def end(self, job: LimitedJob) -> None:
-        """Do not watch the job any more, because it has ended."""
+        """Stop watching the job, because it has ended."""
         with self._lock:
             self._jobs.remove(job)
 
@@ -83,6 +83,6 @@ class JobWatch:
             with self._lock:
                 jobs = [*self._jobs]
             for job in jobs:
-                # the JVM has ended, or the context was stopped, and the job with it
+                # if the JVM has ended or the context was stopped, the job has ended, too
                 with suppress(Py4JError, OSError, AttributeError):
                     job.check()

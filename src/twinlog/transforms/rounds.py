@@ -101,8 +101,8 @@ class JobTimedOut(JobFailed):
 
 
 class AnswerTooLarge(JobTimedOut):
-    """The transformed records are too large for a message to the lane. Fewer records are tried, as
-    after a time-out.
+    """The transformed records are too large for a message to the lane. As after a time-out, the job
+    is repeated with fewer records.
     """
 
 
@@ -342,7 +342,7 @@ class Rounds:
             encoded = self._plan(len(tasks)).toArrow()
         except (PySparkException, Py4JJavaError) as error:
             known_error = error_of(GROUP, str(error))
-            # an exception of a function may contain a line that looks like an error of Twinlog
+            # without the mark it is no error of Twinlog, but a function's text that looks like one
             message, is_own, _ = known_error.message.partition(f"; {self.lent.mark}")
             code = known_error.code if is_own else ""
             if self.is_stopped or code in NOT_OF_TRANSFORM:

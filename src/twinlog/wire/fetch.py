@@ -153,8 +153,8 @@ class FetchSession:
         self, *, max_wait_ms: int, max_bytes: int, min_bytes: int = 1, names_rack: bool = True
     ) -> list[bytes]:
         """Return the body of the next request. The previous response must have been parsed.
-        `names_rack`: whether leaders may name a replica in the session's rack, and then return no
-        records.
+        `names_rack`: whether the request has the session's rack. A leader then may name a replica
+        in this rack, and return no records.
         """
         if self._session_epoch == 0:
             named, forgotten = list(self._wanted), []

@@ -310,7 +310,7 @@ def test_partitions_that_come_or_go_after_the_plan_end_the_run(
 
 def test_plan_names_topics_that_were_promoted_by_name() -> None:
     lines = [*replace(plan(), left_out=("pay",)).lines()]
-    assert any("pay; save their tails by a run with --topics" in line for line in lines), lines
+    assert any("pay; save their tails in a run with --topics" in line for line in lines), lines
 
 
 def test_a_source_that_grows_while_it_is_saved_ends_the_run(

@@ -152,7 +152,7 @@ def _run_plan(work: Switchover | Failover, plan: Any) -> tuple[dict[str, Any], i
     after: Any = None
     try:
         after = work.plan()
-    except TwinlogError as error:  # the run is over, so this must not look like its failure
+    except TwinlogError as error:  # it must not look like a failure of the run, which has ended
         work.say(f"the state after the run is unknown: {error}")
     return {"after": after}, 1 if left else 0
 

@@ -126,7 +126,7 @@ def _write(work: Export, path: Path) -> None:
                     write_line(f"offset {done:,} of {span.next:,}", sys.stderr)
             out.flush()
             os.fsync(out.fileno())
-        # reserve the name first, because a rename replaces a file that was created in the meantime
+        # create the file first, which fails if it exists: the rename replaces an existing file
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE))
         partial.replace(path)
     except FileExistsError as error:

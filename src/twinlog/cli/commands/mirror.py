@@ -122,7 +122,7 @@ def configure_logs(file: Path | None, log_format: LogFormat, *, verbose: bool) -
     if log_format is LogFormat.JSON:
         formatter = JsonLines()
     root = logging.getLogger()
-    # -q is known only in this thread, but all threads log
+    # checked here, because only this thread has the command's context, and all threads log
     shown = _is_problem if is_quiet() else _is_for_people
     for handler in root.handlers:
         handler.filters = [] if verbose else [shown]

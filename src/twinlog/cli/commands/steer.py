@@ -105,7 +105,7 @@ def steer(  # noqa: PLR0913 (options of commands)
         if planned and not is_confirmed(names, question):
             write_line("nothing was changed", sys.stderr)
             return Answer({}, exit_code=1)
-        # only flows that were shown: another flow may need a change since
+        # change only the flows in the question; in the meantime, other flows may need a change, too
         shown = {change.intent.flow for change in planned}
         chosen = [flow for flow in chosen if str(flow.flow) in shown] or chosen
     changes = apply_intents(chosen, ask, reason=reason, dry_run=dry_run, nothing=nothing)
@@ -354,8 +354,8 @@ def topic() -> None:
 @option(
     "--quarantine",
     is_flag=True,
-    help="First write the record to mm2-twinlog-quarantine.SOURCE.internal on the target. No "
-    "transform is applied to it, so it is unmasked.",
+    help="First write the record to mm2-twinlog-quarantine.SOURCE.internal on the target. The "
+    "record is not transformed, so it is unmasked.",
 )
 @option("--reason", default="", metavar="TEXT", help="Written to the log and the quarantine topic.")
 @option("--dry-run", is_flag=True, help="Print what would change, and write nothing.")

@@ -69,7 +69,7 @@ class PlainProgress:
         self._announced_flows: set[str] = set()
         self._last = clock()
         self._last_counts: dict[tuple[str, str], tuple[int, int]] = {}
-        """Records and bytes at the last line, by flow and topic."""
+        """Records and bytes when the last line was written, by flow and topic."""
 
     def update(self, flows: list[FlowSnapshot]) -> None:
         """Write the lines that are due, from the current snapshots of all flows."""
@@ -111,7 +111,7 @@ class PlainProgress:
         records = volume = 0
         for topic in topics:
             before = self._last_counts.get((topic.flow, topic.topic), (0, 0))
-            # a flow that was set up again counts from 0
+            # the counts of a flow that was set up again may have begun at 0
             records += max(0, topic.records - before[0])
             volume += max(0, topic.bytes - before[1])
         lag = total(t.lag for t in topics) or 0

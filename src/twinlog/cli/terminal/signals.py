@@ -1,6 +1,6 @@
 """Handles Ctrl-C and SIGTERM: the first signal requests a clean shutdown, the second one ends the
 process immediately. SIGHUP reloads the configuration if the command can reload it. Otherwise SIGHUP
-also requests a clean shutdown, unless it was ignored at the start, as under nohup.
+also requests a clean shutdown. It remains ignored if it was ignored at the start, as under nohup.
 
 Handlers must not acquire locks, because they may interrupt the code that holds the lock. So a
 handler starts a thread that makes the request.

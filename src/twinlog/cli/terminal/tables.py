@@ -178,10 +178,12 @@ def _len(cell: Cell) -> int:
 
 
 def since(at_ms: int, now_ms: int) -> str:
-    """Return a local time and its age, such as `14:03:11 (5 min)`, with the date if not today."""
+    """Return a local time and its age, such as `14:03:11 (5 min)`, with the date if not today. For
+    a time that is no date, return what `in_iso` returns.
+    """
     try:
         at, now = (datetime.fromtimestamp(ms / 1000).astimezone() for ms in (at_ms, now_ms))
-    except (ValueError, OverflowError, OSError):  # a record's timestamp that is no date
+    except (ValueError, OverflowError, OSError):  # producers can set any timestamp
         return in_iso(at_ms)
     clock = f"{at:%H:%M:%S}" if at.date() == now.date() else f"{at:%Y-%m-%d %H:%M}"
     return f"{clock} ({duration(max(0, now_ms - at_ms) / 1000)})"

@@ -64,8 +64,8 @@ def connect_group(coordinators: Coordinators, group: str) -> ConnectGroup:
 
 
 def member_data(coordinators: Coordinators, group: str) -> MemberData:
-    """Return metadata and assignment of each member of a classic group. Both are empty while the
-    group rebalances. A group that does not exist has no members. Raises TwinlogError.
+    """Return the metadata and assignment of each member of a classic group. Both are empty while
+    the group rebalances. A group that does not exist has no members. Raises TwinlogError.
     """
 
     def ask(node: int, names: Sequence[str]) -> dict[str, MemberData | TwinlogError]:

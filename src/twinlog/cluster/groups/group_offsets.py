@@ -300,8 +300,9 @@ def _committed(
 
 
 def _result_of_group(result: CommitResult) -> CommitResult | TwinlogError:
-    """Return the error of all partitions, or the result of each. If the coordinator moved between
-    two requests, return its error, so that all requests are repeated.
+    """Return the error if all partitions have the same one, else the result of each partition. If
+    the coordinator moved between two requests, return the error that reports this, so that all
+    requests are repeated.
     """
     refused = {error.code: error for error in result.values() if error is not None}
     moved = next(filter(is_moved, refused.values()), None)

@@ -169,7 +169,7 @@ def describe_member(metadata: bytes) -> str:
 
 
 def process_of(metadata: bytes) -> tuple[str, int] | None:
-    """Return host and process ID of the member with this metadata, or None if it has none."""
+    """Return a member's host and process ID, or None if its metadata does not have them."""
     try:
         member = json.loads(metadata)
         return str(member["host"]), int(member["pid"])

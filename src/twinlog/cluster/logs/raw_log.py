@@ -30,6 +30,7 @@ from twinlog.cluster.net.protocol import Message, throttle_ms
 from twinlog.cluster.net.read_size import ReadSize
 from twinlog.errors import (
     BrokerRefused,
+    ClusterError,
     CorruptData,
     Disconnected,
     TwinlogError,
@@ -38,6 +39,7 @@ from twinlog.errors import (
 )
 from twinlog.model import Isolation, TopicPartition
 from twinlog.wire.error_codes import (
+    OFFSET_NOT_AVAILABLE,
     THROTTLING_QUOTA_EXCEEDED,
     UNKNOWN_TOPIC_OR_PARTITION,
     error_for,
@@ -138,6 +140,16 @@ def fetch_partition(
 Answers = dict[TopicPartition, FetchedRecords | TwinlogError]
 Read = Callable[[TopicPartition, int, int], FetchedRecords | TwinlogError]
 """A function (partition, offset, bytes) that reads about this many bytes from the offset on."""
+
+
+def shorter_log_error(
+    client: ClusterClient, tp: TopicPartition, offset: int, detail: str | None = None
+) -> ClusterError:
+    """Return the retriable error for a log that ends earlier than it did in an earlier response. A
+    new leader returns fewer records until it knows the high watermark.
+    """
+    doing = f"reading {tp} at offset {offset}"
+    return error_for(OFFSET_NOT_AVAILABLE, cluster=client.alias, doing=doing, detail=detail)
 
 
 def batch_from(read: Read, tp: TopicPartition, offset: int, end: int) -> BatchHeader | None:

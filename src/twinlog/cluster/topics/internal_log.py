@@ -17,7 +17,7 @@ from typing import Final
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.offsets import EARLIEST, LATEST, list_offsets, offset_at
 from twinlog.cluster.logs.producers import init_producer_id
-from twinlog.cluster.logs.raw_log import fetch_records, produce_batch
+from twinlog.cluster.logs.raw_log import fetch_records, produce_batch, shorter_log_error
 from twinlog.cluster.topics.configs import ConfigChange, alter_topic_configs, describe_topic_configs
 from twinlog.cluster.topics.topic_admin import create_topic, wait_for_topic
 from twinlog.errors import (
@@ -29,12 +29,7 @@ from twinlog.errors import (
     or_raise,
 )
 from twinlog.model import Isolation, TopicPartition
-from twinlog.wire.error_codes import (
-    OFFSET_NOT_AVAILABLE,
-    TOPIC_AUTHORIZATION_FAILED,
-    UNKNOWN_TOPIC_OR_PARTITION,
-    error_for,
-)
+from twinlog.wire.error_codes import TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_OR_PARTITION
 from twinlog.wire.record_batch import Codec, read_headers, verify_crc
 from twinlog.wire.records import Record, decode_batch, encode_batch
 
@@ -203,11 +198,7 @@ def read_to_end(
             position = max(position, header.next_offset)
         if position == before < end:
             if answer.high_watermark < end:  # a new leader does not know the high watermark yet
-                raise error_for(
-                    OFFSET_NOT_AVAILABLE,
-                    cluster=client.alias,
-                    doing=f"reading {tp} at offset {position}",
-                )
+                raise shorter_log_error(client, tp, position)
             raise CorruptData(
                 f"cluster {client.alias}: {tp} returns no batch at offset {position}, although its "
                 f"high watermark is {end}: check the log files of its leader"

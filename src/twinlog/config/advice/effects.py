@@ -46,7 +46,7 @@ _FREE_PREFIXES = (
 """Users choose the names of keys below these prefixes."""
 
 _FIXED_FAMILIES = ("replication.policy", "task", "worker")
-"""Prefixes of keys that are all read, but of which users cannot choose the names."""
+"""Prefixes with which MirrorMaker 2 reads all keys, although only known names have a meaning."""
 
 _MAKES_NO_TOPIC = (
     "creates no topic: remote topics are created like the source's, with replication.factor; "
@@ -231,7 +231,7 @@ def judge_flow(flow: Flow, name: str) -> KeyEffect:
             "a connection belongs to a cluster, not to a flow",
             f"write {flow.source}.{name} or {flow.target}.{name}",
         )
-    # a key of a group of new topics has four parts, unlike a misspelt topic.creation.enable
+    # a key of a group of new topics has at least four parts; others are misspelt
     is_free = name.startswith(_FREE_PREFIXES) and (
         not name.startswith(_NEW_TOPICS) or name.count(".") > _NEW_TOPICS.count(".")
     )

@@ -36,8 +36,8 @@ _SECTIONS: Final = {
     _HEARTBEAT: "heartbeatConnector",
 }
 """The Strimzi section of each connector class. Keys that all connectors share are read only from
-the connector that comes first in this order. Those of the others do not affect the copy in Kafka
-Connect either.
+the connector that comes first in this order. In the other connectors such keys do not affect the
+copy, as in Kafka Connect.
 """
 _OFF: Final = {
     _SOURCE: {"topics": "", "heartbeats.replication.enabled": "false"},
@@ -155,7 +155,7 @@ def _why_unused(setting: Setting, connector: Connector, leading: Connector) -> s
 
 
 def _why_shared_is_unused(setting: Setting, connector: Connector, leading: Connector) -> str | None:
-    """Return the same as `_why_unused` for a key that all connectors share."""
+    """Return what `_why_unused` returns, for a key that all connectors share."""
     used = leading.keys.get(setting.key)
     if connector is leading or (used is None and provider_key(setting.key)):
         return None

@@ -39,7 +39,7 @@ def offset_storage(
     """
     files = {config.file, *config.more_files}
     file = next((each.file for each in flow.settings.values() if each.file in files), config.file)
-    # settings of the command line are in no file, and apply to every flow
+    # lines of the command line belong to no file, and apply to every flow
     lines = {line.key: line for line in config.lines if line.file == file or line.file not in files}
     source, target = flow.flow.source, flow.flow.target
     named = connector or _value(flow.settings, "name")

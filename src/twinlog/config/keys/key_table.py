@@ -360,8 +360,8 @@ def worker_meaning(name: str, *, everywhere: bool) -> str | None:
     """Return the meaning of a key of a worker or of the process, or None for any other key.
 
     `everywhere`: the key has no alias prefix. Keys without an alias reach the workers of every
-    target if they begin with one of TOP_LEVEL_WORKER_PREFIXES. Unknown ones of these have a meaning
-    only in TOP_LEVEL_WORKER_FAMILIES.
+    target if they begin with one of TOP_LEVEL_WORKER_PREFIXES. If the name of such a key is
+    unknown, the key has a meaning only if it begins with one of TOP_LEVEL_WORKER_FAMILIES.
     """
     if name in WORKER_MEANINGS and name in WORKER_KEYS | PROCESS_KEYS:
         return WORKER_MEANINGS[name]

@@ -65,8 +65,8 @@ def span_in_milliseconds(text: str) -> int:
 
 
 def in_iso(ms: int) -> str:
-    """Return a time as ISO 8601 in UTC, with milliseconds only if they are not 0. A time that
-    Python's dates do not have is returned as a number, because a producer can set any timestamp.
+    """Return a time as ISO 8601 in UTC, with milliseconds only if they are not 0. Producers can set
+    any timestamp, so a time outside the range of Python's dates is returned as a number.
     """
     try:
         at = _EPOCH + timedelta(milliseconds=ms)

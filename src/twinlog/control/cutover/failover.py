@@ -184,7 +184,7 @@ class Failover:
 
         If reading both clusters fails twice, this command treats the source as lost and reads only
         from the target, even if some brokers of the source respond. The first error may be the
-        target's. Topics that another operator has resumed since are part of the whole flow again.
+        target's. Topics that another operator has resumed since the command began are included.
         """
         self._scope.joined()
         for is_last in (False, True):

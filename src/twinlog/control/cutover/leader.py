@@ -1,9 +1,9 @@
-"""The mirror that leads a flow now, as the members of the flow's group know it, and whether its
-configuration selects the same topics as that of the command.
+"""Finds the mirror that leads a flow now, and checks if that mirror's configuration selects the
+same topics as the command's.
 
-The leader gives its metadata to all members as their assignment (`cluster.groups.membership`). A
-standby keeps the group active after the leader's death, but leads only after an election, and
-claims a generation only if it can reach the source.
+The leader sends its metadata to all members of the flow's group as their assignment
+(`cluster.groups.membership`). After the leader's death, a standby keeps the group active. But the
+standby leads only after an election, and claims a generation only if it can reach the source.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ def leader_metadata(scope: CutoverScope) -> bytes:
 
 
 def other_config(scope: CutoverScope) -> list[str]:
-    """Return a message if the mirror that leads the flow has other values of the keys that decide
-    which topics are copied, else nothing. If the mirror copies more topics, a promotion of the
-    whole flow includes topics that the command does not check.
+    """Return a list with one message if the mirror that leads the flow has other values of the keys
+    that decide which topics are copied, else an empty list. If the mirror copies more topics, a
+    promotion of the whole flow includes topics that the command does not check.
     """
     leaders_digests = config_of(leader_metadata(scope))
     if leaders_digests is None:

@@ -4,9 +4,10 @@ A row is evidence only while its leader runs, because only then does the row des
 which the source last responded. The row of a leader that has ended proves nothing, because the
 source may have accepted more records while no mirror ran. The row's age does not show whether its
 leader runs: the clocks of two hosts differ, and a mirror that was just killed leaves a recent row.
-So the leader must also lead the flow's group, in which a standby may remain when the leader is
-dead. The row's generation must be the newest claim, and must not have ended. If the row of such a
-leader looks old, the command waits for the next row, which is current whatever its timestamp.
+So the process that wrote the row must still be the leader of the flow's group. (A group with
+members is not enough, because a standby may be alive when the leader is dead.) The row's generation
+must be the newest claim, and must not have ended. If the row of such a leader looks old, the
+command waits for the next row, which is current whatever its timestamp.
 """
 
 from __future__ import annotations
@@ -178,6 +179,6 @@ def _why_ended(scope: CutoverScope, status: PublishedStatus) -> str:
         return "no mirror leads the flow"
     leader = process_of(leader_metadata(scope))
     if leader is None:
-        return "which process leads the flow is unknown, as while its group rebalances"
+        return "it is unknown which process leads the flow: its group may be rebalancing"
     is_leader = leader == (status.host, status.pid)
     return "" if is_leader else f"{status.where} does not lead the flow any more"

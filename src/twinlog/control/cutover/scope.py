@@ -100,8 +100,9 @@ class CutoverScope:
         return is_wanted and self.names(topic)
 
     def joined(self) -> list[str]:
-        """Read again which topics are released or promoted by name, and so left out. Return those
-        that were left out before, because another operator has resumed or demoted them since.
+        """Read again which topics are left out because they are released or promoted by name.
+        Return the topics that are no longer left out because another operator has resumed or
+        demoted them.
         """
         before, intents = self._released | self._promoted, self.intents()
         self._released = {*intents.topics(IntentKind.RELEASE)}

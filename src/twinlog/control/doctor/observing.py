@@ -227,8 +227,8 @@ def reported_rate(flow: str, rows: Sequence[tuple[bytes | None, bytes | None]]) 
 
 
 def process_report(mirrors: Iterable[RunningMirror], flow: str) -> ProcessReport | None:
-    """Return the report on a flow by the process of this host that leads it. Without such a
-    process, return that of one that is not a standby, or None.
+    """Return the report on a flow by the process of this host that leads the flow. If no process
+    leads it, return the report of a process that is not a standby, or None if there is none.
     """
     reports = [
         ProcessReport(snapshot=value, written_ms=mirror.written_ms, late_ms=mirror.late_ms)

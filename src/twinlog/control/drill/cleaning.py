@@ -95,7 +95,7 @@ class Leftovers:
 
     @property
     def marks(self) -> set[str]:
-        """Return the marks of the drills that the remains are from."""
+        """The marks of the drills that have left something."""
         keys = (key.decode(errors="replace") for keys in self.rows.values() for key in keys)
         names = (*self.topics, *self.groups, *self.fences, *keys)
         return {match[1] for name in names for match in DRILL_NAME.finditer(name)}

@@ -267,7 +267,7 @@ class Verification:
         return self._compare(replace(section, view=view, mapped_copy=mapped_copy), rules)
 
     def _compare(self, section: _Section, rules: Rules) -> tuple[Compared, int]:
-        """Return the result, and the source offset up to which these logs are compared then."""
+        """Return the result, and the source offset up to which both logs are compared with it."""
         view, mapped_copy = section.view, section.mapped_copy
         reach = mapped_copy.reach or Reach(0, 0)
         source_start = log_starts(self._source, [view.source])[view.source]

@@ -154,8 +154,8 @@ class LogDivergence:
 
 
 def divergences(scope: CutoverScope) -> list[LogDivergence]:
-    """Return where the logs diverge in every partition of the scope's topics that A has, sorted. A
-    topic that was copied and that this user may not see on A is partition 0 with a problem. Raises
+    """Return where the logs diverge in every partition of the scope's topics that A has, sorted. If
+    this user may not see a copied topic on A, its partition 0 is returned with a problem. Raises
     BrokerRefused (BROKERS_DIFFER) if brokers of one cluster list different topics.
     """
     source_metadata = scope.source.metadata(None)

@@ -445,7 +445,8 @@ class Failback:
         Raises FlowError (REPLAYED) if a replay has appended records, or might have done so.
         """
         scope = self._scope
-        # of the whole flow also topics that were released, or promoted by name, since
+        # the whole flow includes topics that were released or promoted by name after their replay
+        # was announced
         replays = scope.intents().topics(IntentKind.REPLAY)
         begun = [topic for topic in replays if scope.is_whole or scope.names(topic)]
         undone = undo_untouched_replays(scope, transactions_of(scope), begun) if begun else []
@@ -536,8 +537,8 @@ class Failback:
     def _require_same_partitions(
         self, planned: Sequence[LogDivergence], found: Sequence[LogDivergence]
     ) -> None:
-        """Raise FlowError if the source lists other partitions than in the plan. The promotion of
-        new ones was not checked, and the tails of missing ones would be left out silently.
+        """Raise FlowError if the source lists other partitions than the plan. The promotion of new
+        partitions was not checked, and the tails of missing ones would be left out silently.
         """
         before, now = ({divergence.source for divergence in tails} for tails in (planned, found))
         for tps, what, code in (
@@ -738,7 +739,7 @@ class FailbackPlan:
         if self.left_out:
             yield (
                 f"left out, because they were promoted by name: {first_few(self.left_out)}; save "
-                "their tails by a run with --topics"
+                "their tails in a run with --topics"
             )
         yield (
             f"{plural(len(empty), 'partition')} of {len(self.tails)} without a divergent tail; "

@@ -536,7 +536,7 @@ class SetUpAttempts:
     due_at: float = 0.0
     """The time of the next attempt, by the monotonic clock."""
     began: float = field(init=False)
-    """The time since when the flow has had no run, by the monotonic clock."""
+    """The time when the flow was created, or its last run ended, by the monotonic clock."""
     _pause: GrowingPause = field(init=False)
 
     def __post_init__(self) -> None:
@@ -549,7 +549,7 @@ class SetUpAttempts:
 
     @property
     def lasted_s(self) -> float:
-        """Seconds since the flow was created, or since its last run."""
+        """Seconds since the flow was created, or since its last run ended."""
         return self.clock.monotonic() - self.began
 
     @property

@@ -19,7 +19,7 @@ LEAST_S: Final = 20.0
 
 ENDLESS_S: Final = 100 * 365 * 86_400.0
 """Times of a century or more count as infinite. A topic may have the largest possible retention.ms,
-and the timestamp of a record may be one in the far future.
+and the timestamp of a record may be in the far future.
 """
 
 

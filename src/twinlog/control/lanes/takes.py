@@ -47,7 +47,7 @@ RUNS_IN_MESSAGE: Final = 20_000
 """Number of runs in a full Take: about half a megabyte, which a lane reads in 0.1 s."""
 
 RUNS_OF_FIELDS: Final = 20
-"""Number of runs that are about as large in a message as the other fields of a partition."""
+"""Number of runs that need about as many bytes in a message as a partition's other fields."""
 
 
 def in_messages(takes: Iterable[TakePartition]) -> Iterator[Take]:
@@ -73,8 +73,8 @@ def _size_in_runs(take: TakePartition) -> int:
 
 
 def runs_for_each(partitions: int) -> int:
-    """Return how many runs before the mark of each map are sent if so many partitions start
-    together.
+    """Return how many runs before its mark are sent of each partition's map if this many partitions
+    start together.
     """
     return max(LEAST_RUNS, min(MOST_RUNS, RUNS_AT_ONCE // max(1, partitions)))
 
@@ -83,7 +83,7 @@ def take_of(
     partition: Partition, maps: Maps, start: StartAt, most_runs: int = MOST_RUNS
 ) -> TakePartition:
     """Return the message for one partition, with its map's end if the lane must search there.
-    `maps`: at least all maps of its topic.
+    `maps` must contain all maps of the partition's topic.
     """
     plan = partition.plan
     partition_map = maps.get(plan.map_key)

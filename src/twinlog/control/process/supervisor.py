@@ -109,7 +109,7 @@ class Supervisor:
     # -- from any thread
 
     def set_starter(self, starter: LeaseStarter | None) -> None:
-        """Set what starts leases when Spark has started, or None after its application ended."""
+        """Set the starter of leases when Spark has started, or None if its application ended."""
         self.call(lambda: setattr(self.leases, "starter", starter))
 
     def retry_now(self) -> None:
@@ -375,8 +375,8 @@ E = TypeVar("E")
 
 ANSWER_WITHIN_S: Final = 5.0
 MOST_CALLS_S: Final = 0.5
-"""Maximum seconds of a turn in which queued calls are handled. Otherwise, while calls arrive faster
-than they are handled, silent lanes would not be given up, and commands would not be followed.
+"""Maximum time in seconds for queued calls in one turn. Without this limit, silent lanes would not
+be given up, and commands would not be followed, while calls arrive faster than they are handled.
 """
 
 

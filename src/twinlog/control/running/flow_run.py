@@ -211,8 +211,7 @@ class FlowRun(RunState):
                 for returned in message.partitions:
                     self._reports.on_released(lane, returned)
                 back = (self.partitions.get(returned.source) for returned in message.partitions)
-                known = [partition for partition in back if partition is not None]
-                self._assigner.assign_handed(known, self.clock.monotonic())
+                self._assigner.assign_handed(filter(None, back), self.clock.monotonic())
             case Troubled():
                 self._reports.on_troubled(lane, message)
             case _:
@@ -249,7 +248,7 @@ class LaneReports:
         """
         lane.throttle = report.throttle
         self._run.lane_cpu_ms += report.cpu_ms
-        if report.load is not None:  # not for an extra report, as all partitions are searched
+        if report.load is not None:  # not an extra report: `_degraded` searches all partitions
             self._degraded(lane, report)
             self._run.received_bytes += report.load.received_bytes
             self._run.sent_bytes += report.load.sent_bytes

@@ -111,11 +111,10 @@ class Assigner:
             self._read_map(self._on_map)
 
     def assign_handed(self, partitions: Iterable[Partition], now: float) -> None:
-        """Give these partitions to ready lanes, if they are due and were handed over. At a change
+        """Give ready lanes those of these partitions that are due and were handed over. At a change
         of leases this is called for each partition, so it must not search all of them.
         """
-        handed = [p for p in partitions if p.handed is not None and p.is_due(now)]
-        self._give([p for p in handed if not self._is_held_back(p)], {})
+        self._give(self._due((p for p in partitions if p.handed is not None), now), {})
 
     def on_map_failed(self, error: TwinlogError) -> None:
         """Note a failed read of the map on the partitions that wait for it, and retry later."""
@@ -146,12 +145,12 @@ class Assigner:
         held = set[TopicPartition]().union(*(lane.partitions for lane in self._run.lanes()))
         return self._run.partitions.keys() <= held
 
-    def _due(self, now: float) -> list[Partition]:
-        due = (p for p in self._run.partitions.values() if p.is_due(now))
-        return [p for p in due if not self._is_held_back(p)]
+    def _due(self, partitions: Iterable[Partition], now: float) -> list[Partition]:
+        return [p for p in partitions if p.is_due(now) and not self._is_held_back(p)]
 
     def _cold_partitions(self) -> list[Partition]:
-        return [p for p in self._due(self._run.clock.monotonic()) if p.handed is None]
+        cold = (p for p in self._run.partitions.values() if p.handed is None)
+        return self._due(cold, self._run.clock.monotonic())
 
     def _on_map(self, maps: Maps) -> None:
         self._map.on_success()
@@ -178,7 +177,7 @@ class Assigner:
         lanes = {lane.key: lane for lane in run.lanes_in_use}
         if not partitions or not lanes:
             return
-        # a Take depends on all maps of its topic; there may be many maps of other topics
+        # a Take needs only the maps of its topic, and there may be many maps of other topics
         by_topic: dict[str, dict[PartitionKey, PartitionMap]] = {}
         for map_key, known in maps.items():
             by_topic.setdefault(known.topic, {})[map_key] = known

@@ -96,7 +96,7 @@ class RunLeases:
         run = self._run
         warming = next((le for le in run.leases if le.state is LeaseState.WARMING), None)
         if warming is not None and warming.is_deserted:
-            if not warming.was_heard:  # otherwise a lane froze before it was ready
+            if not warming.was_heard:  # if it was heard, its lanes froze before they were ready
                 self._on_unheard(warming)
             warming.state, warming = LeaseState.RETIRING, None
         if run.intents.pause is not None:

@@ -103,7 +103,7 @@ class Tokens:
         self._lock = threading.Lock()
         self._seen = _state(path)
         self._unusable: tuple[int, ...] | None = None
-        """The state of the file for which a warning was logged."""
+        """The last state of the file for which a warning was logged."""
         self._entries = _read(path)
         if not self._entries:
             raise ConfigError(f"{path}: has no token; create one: twinlog token new {path}")
@@ -123,8 +123,8 @@ class Tokens:
                 try:
                     self._entries, self._seen = _read(self._path), state
                 except ConfigError as error:
-                    # the file is read again for the next request, because the cause may end without
-                    # a change of the file, such as a lack of file descriptors
+                    # the file is read again for the next request, because some causes, such as a
+                    # lack of file descriptors, end without a change of the file
                     self._entries = ()
                     if state != self._unusable:
                         self._unusable = state

@@ -201,7 +201,7 @@ class ClusterSide:
     _queried_at: float = 0.0
     _newest: NewestEpochs = field(default_factory=NewestEpochs)
     _refused: dict[TopicPartition, Leader] = field(default_factory=dict)
-    """Leaders that were forgotten since the last metadata of their partitions."""
+    """Leaders that were forgotten since metadata last had a leader of their partition."""
     _queries_another: bool = False
     """True if the next query must go to another broker, because the last one may have stale
     metadata.

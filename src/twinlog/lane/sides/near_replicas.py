@@ -5,8 +5,8 @@ If a partition has a replica in the local rack, its leader returns that replica'
 The replica is read for some minutes, and then the leader is queried again. The leader is queried
 immediately if the replica does not respond. The same applies to errors that the replica may return
 only because it is a follower (it lags, is fenced, or the position is out of its range), and to
-damaged records, because the leader's may be sound. A leader returns records only if it names no
-replica, so requests do not contain the rack for some time then.
+damaged records, because the leader's may be sound. A leader that names a replica returns no
+records, so after such a failure requests do not contain the rack for some time.
 """
 
 from __future__ import annotations

@@ -259,7 +259,7 @@ class PartitionCopy:
         self.queued_bytes += len(batch.data)
 
     def waiting_batches(self) -> Iterator[OutBatch]:
-        """Yield the batches that have been in memory since the last call."""
+        """Yield the batches that were already in memory at the last call."""
         for batch in (*self._in_flight, *self._queue):
             if batch.ordinal >= self._waiting_below:
                 break

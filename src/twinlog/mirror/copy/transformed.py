@@ -52,8 +52,8 @@ from twinlog.mirror.skips import Skip
 from twinlog.mirror.start_point import KnownDeadLetters
 
 MOST_BYTES: Final = 63 << 20
-"""Maximum bytes of a range. It fits into one message of the channel (`channel.frames`) with some
-bytes for its other fields.
+"""Maximum bytes of a range. A message of the channel may be larger (`channel.frames`), because it
+also has other fields.
 """
 
 
@@ -282,7 +282,8 @@ class TransformedCopy(PartitionCopy):
         """Stop reading because of this error. Batches that were already made of answers are still
         sent.
         """
-        self.source_trouble = error  # instead of one about later records, which are read again
+        # an earlier error is about later records, which are read again
+        self.source_trouble = error
         self.drop_unsent()
 
     def drop_unsent(self) -> None:

@@ -423,7 +423,7 @@ class Headers:
             self.reads += 1
             for header, _ in read_headers(answer.records):
                 if header.base_offset >= self._end:
-                    return  # appended since the end was queried, as by a lane considered dead
+                    return  # appended after the end was queried, maybe by a lane considered dead
                 if header.next_offset > self._offset:
                     yield header
                     self._offset = header.next_offset

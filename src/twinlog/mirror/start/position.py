@@ -180,9 +180,9 @@ class StartSearch:
             )
         if ordinal <= runs_from:
             raise PartitionError(
-                f"{self.request.target}: the log ends at {end}, but this start has the offset map "
-                f"only from target offset {k + runs_from} on; checking again; if this persists, "
-                "run twinlog offsets rebuild",
+                f"{self.request.target}: the log ends at {end}, but this start was given the rows "
+                f"of the offset map only from target offset {k + runs_from} on; retrying; if this "
+                "persists, run twinlog offsets rebuild",
                 fate=Fate.RETRIABLE,
             )
         self._check_regress(ordinal)

@@ -74,7 +74,7 @@ class StartFacts(PartitionPair):
 
     @property
     def complete_runs(self) -> tuple[Run, ...]:
-        """The runs without the first one if runs between it and the next one are missing."""
+        """The runs, without the first one if the runs between the first two are missing."""
         return self.runs[1:] if self.runs_from > 0 else self.runs
 
     def facts(self) -> dict[str, Any]:

@@ -122,7 +122,7 @@ class TailCheck:
         """
         fallback: ResumePoint | None = None
         runs, prints = self._runs, self._request.fingerprints
-        # runs of records that were never written explain nothing
+        # runs that were announced for records that were never written explain nothing
         written = following(runs, self._ordinal - 1, ORDINAL)
         for count in range(written - 1, max(0, written - 4), -1):
             dropped = runs[count]

@@ -134,8 +134,8 @@ class _Series:
             labels = flow_labels(flow)
             self._flow(flow, labels)
             self._add(metrics.FLOW_READY, labels, float(ready.get(flow.flow, False)))
-            # a topic with a problem may occur twice, in its former state, which has the counts, and
-            # in its current state, which has the code
+            # a partition with a problem may occur twice: in its former state, which has the counts,
+            # and in its current state, which has the code
             stopped = ((p.topic, str(p.partition), p.code) for p in flow.partitions if p.code)
             for where in dict.fromkeys(stopped):
                 self._add(metrics.PARTITION_ERROR, (*labels, *where), 1)
