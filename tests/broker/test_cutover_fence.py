@@ -91,8 +91,8 @@ def test_an_abort_that_comes_a_moment_late_leaves_the_fence(
 def test_an_abort_by_hook_that_comes_a_moment_late_fences_again(
     case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another run promotes after `abort` has let producers write again. `abort` then stops them by
-    the same hook, because records that they write to the source would be lost.
+    """Another run promotes after `abort` has let producers write again. `abort` then stops the
+    producers with the same hook, because records that they write to the source would be lost.
     """
     remove_own, steps = AclFence.remove_own, case.file.parent / "steps"
 

@@ -252,9 +252,9 @@ def test_a_demotion_that_dies_after_its_row(case: Case) -> None:
 
 
 def test_topics_that_were_promoted_by_name_are_named_and_aborted(case: Case) -> None:
-    """A replay was announced but has appended nothing, and then its topic is promoted by name. The
-    plan of the whole flow leaves the topic out, and says how to select it. `failback abort` undoes
-    the replay nevertheless.
+    """After a replay was announced, and before it has appended anything, its topic is promoted by
+    name. The plan of the whole flow leaves the topic out, and says how to select it. `failback
+    abort` undoes the replay nevertheless.
     """
     produce(case.pair.a, case.pair.topic, numbered(20, 30))
     case.fail_over(new_owners=0)

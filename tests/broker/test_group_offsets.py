@@ -110,8 +110,8 @@ def test_many_groups_in_one_call(
 def test_offsets_that_are_too_large_for_one_request(
     source_cluster: LocalCluster, coordinators: Coordinators, fresh_topic: str, name: str
 ) -> None:
-    """Brokers append the offsets of a request as one batch of at most 1 MB. Members of a large
-    group each commit only their own partitions.
+    """Brokers append the offsets of a request as one batch of at most 1 MB. On the source, commits
+    of a large group are smaller, because each member commits only its own partitions.
     """
     create_topic(source_cluster, fresh_topic, 400)
     wanted = {

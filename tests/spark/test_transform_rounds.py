@@ -126,7 +126,7 @@ def plain_udf(function: Callable[[bytes], bytes]) -> Callable[[str], Column]:
 
 def picky(rows: DataFrame) -> DataFrame:
     """Return the rows unchanged, but raise an error in Python for records that are not JSON. The
-    error's text has a line like that of Twinlog's error for a lane that has ended.
+    text of the error has a line that looks like Twinlog's error for a lane that has ended.
     """
 
     def checked(value: bytes) -> bytes:
@@ -213,8 +213,8 @@ def test_a_transform_that_hangs_is_ended(rounds_of: RoundsOf, port: StubPort) ->
 def test_a_record_that_waits_for_a_core_does_not_fail(
     rounds_of: RoundsOf, port: StubPort, tmp_path: Path
 ) -> None:
-    """Two records have both cores for longer than the job of a third record may run. That job waits
-    for a core, and then succeeds.
+    """Two records occupy both cores for longer than the job of a third record may run. The job of
+    the third record waits for a core, and then succeeds.
     """
     folder, limit_s = str(tmp_path), 15.0
 
@@ -258,8 +258,8 @@ def test_a_record_that_waits_for_a_core_does_not_fail(
 def test_an_answer_that_is_too_large_for_the_channel_has_fewer_records(
     rounds_of: RoundsOf, port: StubPort, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The transformed records of a whole range are larger than a message to the lane. So are those
-    of one record of another range, which fails.
+    """The transformed records of one range are too large for a message to the lane, so the answer
+    is for the first part of the range. A single record of another range is too large, so it fails.
     """
     monkeypatch.setattr("twinlog.channel.frames.MAX_FRAME_BYTES", 20_000)
     grown = "transform(sequence(1, partition), i -> sha2(concat(hex(value), i), 256))"

@@ -51,7 +51,7 @@ def test_earliest_expiry_of_a_truststore_is_reported(pem: str, first: Issued, la
 
 
 def test_certificate_of_an_unsupported_version_is_left_out() -> None:
-    """OpenSSL accepts it in a truststore."""
+    """OpenSSL accepts such a certificate in a truststore, so it is no error."""
     (found,) = certificate_ends([entered_with(ca_pem=of_version_2(CA) + NEXT_CA.pem)])
     assert found.ends_at == end_of(NEXT_CA)
 

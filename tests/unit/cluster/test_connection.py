@@ -168,7 +168,7 @@ def test_impossible_address_of_one_broker_is_an_error_of_that_broker(host: str, 
 def test_endpoint_of_tokens_that_is_away_is_no_wrong_address_of_a_broker(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The broker responds, so its advertised.listeners are right."""
+    """The broker responds, so the message must not advise to check its advertised.listeners."""
 
     def without_token(*_: object, **__: object) -> Connection:
         raise EndpointAway("broker east:9092 of cluster A: the token endpoint does not respond")

@@ -184,7 +184,7 @@ ME4CAQAwEAYHKoZIzj0CAQYFK4EEAAYENzA1AgEBBA52u8FaFwaBmDFut2myvqEg
 Ax4ABDzJ7NiveYtS5c8jeQq4AFgxJybYXp3e9mwgW+s=
 -----END PRIVATE KEY-----
 """
-"""A key on the curve secp112r1, which OpenSSL reads and the library does not."""
+"""A key on the curve secp112r1, which OpenSSL reads and the `cryptography` library does not."""
 
 
 def test_pem_key_on_an_unsupported_curve() -> None:

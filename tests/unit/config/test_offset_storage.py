@@ -69,8 +69,8 @@ def test_the_key_without_an_alias_wins(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("key", ["A.bootstrap.servers", "A->B.enabled"])
 def test_settings_of_the_command_line(tmp_path: Path, key: str) -> None:
-    """Settings of the command line add to those of the file. Otherwise the wrong group would be
-    checked, and a MirrorMaker 2 that still runs would not be found.
+    """The settings of the file and of the command line are both used. Otherwise the wrong group
+    would be checked, and a MirrorMaker 2 that still runs would not be found.
     """
     one, other = tmp_path / "one.properties", tmp_path / "other.properties"
     one.write_text("\n".join([*BASE, "B.group.id = workers", ""]))

@@ -192,9 +192,9 @@ def test_a_row_counts_only_if_its_process_leads_the_group(monkeypatch: pytest.Mo
 def test_the_leader_of_the_group_is_waited_for_and_compared(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The assignments of the group's members have the leader's metadata. They are empty during a
-    rebalance. If the leader's file selects other topics, the whole flow has topics that the command
-    would neither fence nor drain.
+    """Each member's assignment contains the leader's metadata, and is empty during a rebalance. If
+    the leader's file selects other topics, the whole flow has topics that the command would
+    neither fence nor drain.
     """
     mine, theirs = (flow_of(tmp_path, topics) for topics in ("orders", "orders, pay"))
     scope = cast("CutoverScope", SimpleNamespace(config=mine, name="A->B", target=None))
@@ -340,7 +340,7 @@ def test_an_error_that_does_not_repeat_makes_no_source_lost(
 
 
 def test_a_state_that_is_unknown_after_a_run_is_no_failure_of_the_run() -> None:
-    """Clients have moved, and then a broker does not respond. The exit code is that of the run."""
+    """After clients have moved, a broker does not respond. The exit code is that of the run."""
     said: list[str] = []
 
     def plan() -> None:

@@ -292,8 +292,9 @@ def test_records_copied_after_the_plan_are_no_tail(
 def test_partitions_that_come_or_go_after_the_plan_end_the_run(
     monkeypatch: pytest.MonkeyPatch, is_new: bool, code: str
 ) -> None:
-    """The promotion of a new partition was not checked, and the tail of a partition that a broker
-    with stale metadata does not list would not be saved.
+    """If the run continued, it would save the tail of a new partition whose promotion was not
+    checked, and would not save the tail of a partition that a broker with stale metadata does not
+    list.
     """
     work, shown = Failback(scope(), print), plan()
     other = replace(shown.tails[0], source=TopicPartition("pay", 0))

@@ -83,8 +83,8 @@ def test_a_given_master_has_room_for_every_lease_and_a_lane_of_the_next(
 
 
 def test_standby_of_a_cluster_knows_its_lanes_before_it_has_slots(flow: FlowConfig) -> None:
-    """A cold standby has started no application. It reports the lanes that it would ask for, which
-    do not depend on the cores of its own host.
+    """A cold standby has no application, so it reports the number of lanes that it would ask for.
+    This number does not depend on the cores of its own host.
     """
     flow = replace(flow, lanes=replace(flow.lanes, tasks_max=300))
     engine = an_engine([flow], master="spark://somewhere:7077")

@@ -231,7 +231,7 @@ def test_a_token_has_a_name_of_its_own_and_a_dry_run_makes_none(
     token("a")
     capsys.readouterr()
     assert run(["token", "new", file, "--name", "b", "-q"]) == 0
-    # with -q, too, because a token that was not printed could never be used
+    # also printed with -q, because a token that was not printed could never be used
     assert capsys.readouterr().out.strip()
     assert run(["token", "new", file, "--name", "a"]) == 2
     assert "already has a token named a" in capsys.readouterr().err

@@ -342,8 +342,9 @@ def test_partition_whose_ranges_are_not_answered_is_given_back(lane: Lane) -> No
 def test_records_before_an_error_of_the_source_are_still_copied(
     lane: Lane, last: int, code: str
 ) -> None:
-    """The source has an error after records that are still being transformed. The partition is
-    given back after these records, and with the first of its errors.
+    """The source has an error after records that are still being transformed. These records are
+    copied before the partition is given back. If there are several errors, the partition fails with
+    the error at the lowest offset.
     """
     lane.take(transformed())
     (copy,) = lane.assignments._copies()

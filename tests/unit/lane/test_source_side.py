@@ -134,7 +134,7 @@ class Asked:
 
     @property
     def most_bytes(self) -> int:
-        """Maximum size of the response to the last request."""
+        """Maximum bytes that the last request allows for its response."""
         _, _, _, most_bytes = struct.unpack_from(">iiii", self.requests[-1][0])
         return int(most_bytes)
 
@@ -168,8 +168,9 @@ def test_responses_of_many_brokers_together_fit_into_the_memory(
 def test_fetch_names_no_rack_while_the_replica_there_is_avoided(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If a leader knows a replica in the rack that a Fetch names, it returns no records. So a
-    partition whose nearby replica fails, although the leader still names it, would never be read.
+    """If a Fetch names a rack in which the leader knows a replica, the leader returns no records.
+    Thus a partition whose nearby replica fails, although the leader still names that replica, would
+    never be read.
     """
     (leader,) = reached(rig, monkeypatch, brokers=1)
     near = rig.source._near = NearReplicas("rack-2", rig.clock)
@@ -186,8 +187,8 @@ def test_fetch_names_no_rack_while_the_replica_there_is_avoided(
 def test_records_that_are_damaged_on_a_near_replica_are_read_from_the_leader(
     rig: Rig, node: int
 ) -> None:
-    """Only the leader's records show if the source is damaged. Otherwise an operator could skip
-    records that the leader still has.
+    """A damaged replica does not show that the leader's records are damaged, too. If the partition
+    stopped, an operator could skip records that the leader still has.
     """
     troubled: list[TopicPartition] = []
     rig.source.events = cast(

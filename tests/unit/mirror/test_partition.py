@@ -328,9 +328,9 @@ def test_late_markers_do_not_move_a_drained_copy_past_dropped_records() -> None:
 def test_marker_after_trouble_does_not_move_a_copy_past_records_that_are_not_on_the_target(
     errors: tuple[int, ...],
 ) -> None:
-    """A copy in trouble stays in its lane until its map rows are answered. The source's responses
-    and a Release that arrive in the meantime must not count the failed batches as copied. Otherwise
-    the map would have a row according to which the next start reads after them.
+    """A copy in trouble stays in its lane until the map's broker has responded to its rows. If
+    responses of the source or a Release arrive in the meantime, the failed batches must not count
+    as copied. Otherwise the map would get a row with which the next start skips their records.
     """
     copy = a_copy()
     copy.on_fetched(fetched(batch(0, 1)), (), NOW)

@@ -141,8 +141,8 @@ def test_other_records_are_still_a_divergence() -> None:
 
 
 def test_runs_of_records_that_were_never_written_are_not_left_out_first() -> None:
-    """The newest run of a written record is wrong, and far from the right position. Behind it the
-    map announces more runs than a start leaves out.
+    """The run of the last records on the target is wrong, and far from the right position. After
+    it, the map announces more runs than a start tries to leave out.
     """
     logs = Logs()
     logs.source.write([Record(at, 1_000, b"k", b"%d" % at) for at in range(3_000)])
@@ -285,9 +285,9 @@ def test_map_that_is_far_ahead_of_the_log_needs_no_correction() -> None:
 
 
 def test_map_without_the_run_of_the_last_record_is_no_evidence() -> None:
-    """The target lost more of its end than the start's part of the map covers. Without its runs,
-    the offset of the last record is unknown. If it were computed from an earlier run, records would
-    be copied twice.
+    """The target lost more of its end than the start's part of the map covers. Without the lost
+    part's runs, the source offset of the last record is unknown. If the start computed this offset
+    from an earlier run, records would be copied twice.
     """
     logs, runs = far_ahead()
     logs.source.delete_before(runs[COPIED - 50].upstream)

@@ -18,8 +18,8 @@ from twinlog.survey.committed_log import read_committed
 def test_a_new_leader_that_returns_nothing_yet_does_not_end_the_log(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """An open transaction or the cleaner may leave nothing to read. But a leader with a lower high
-    watermark than before has not returned everything.
+    """If nothing is returned because of an open transaction or the cleaner, the read ends. But if
+    the leader has a lower high watermark than before, it has not returned everything.
     """
     high_watermarks = [5, 4]
 

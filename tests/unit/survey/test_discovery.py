@@ -1,4 +1,4 @@
-"""Which topics are planned, by the topic IDs that both clusters report."""
+"""Topics are copied only if one of both clusters has topic IDs."""
 
 from __future__ import annotations
 

@@ -84,8 +84,8 @@ def test_a_topic_that_one_survey_missed_is_not_new() -> None:
 def test_the_first_survey_in_the_log_counts_if_two_processes_write_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The other process made its survey before the topic was created. The topic is new to this
-    process, too, although this process found it in a survey of its own.
+    """The other process made its survey before the topic was created, and stored it first. So the
+    topic also counts as new in this process, whose own survey has the topic.
     """
     log: list[tuple[bytes, bytes]] = []
 
