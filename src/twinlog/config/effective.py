@@ -18,12 +18,11 @@ from twinlog.config.flow.schema import FlowConfig, HeartbeatConfig, MirrorConfig
 from twinlog.config.keys.client_keys import BOOTSTRAP_SERVERS, SECURITY_PROTOCOL, is_connection_key
 from twinlog.config.keys.key_table import DEFINITIONS, RENAMED, KeyKind
 from twinlog.config.values.origin import Setting, shown_key
-from twinlog.config.values.types import to_list, trimmed
+from twinlog.config.values.types import NUMBER, to_list, trimmed
 
 _CLIENT: Final = re.compile(
     r"(source\.|target\.)?(cluster\.|producer\.override\.|producer\.|consumer\.|admin\.)"
 )
-_NUMBER: Final = re.compile(r"[+-]?[0-9]{1,999}")
 _NUMBER_ENDINGS: Final = (".ms", ".bytes", ".size", ".memory")
 """Endings of the names of all numeric client settings that have an effect in Twinlog."""
 
@@ -111,7 +110,7 @@ def _canonical_of_client(key: str, text: str, setting: Setting) -> str:
 
 
 def _number(text: str) -> str:
-    return str(int(text)) if _NUMBER.fullmatch(text) else text
+    return str(int(text)) if NUMBER.fullmatch(text) else text
 
 
 def _without_prefix(name: str) -> str:

@@ -20,7 +20,7 @@ REGEX_INVALID = "REGEX_INVALID"
 _JAVA_BLANKS = "".join(map(chr, range(0x21)))
 """Characters that String.trim removes: everything up to and including the space."""
 
-_NUMBER = re.compile(r"[+-]?[0-9]{1,999}")  # `int` fails for more than 4300 digits
+NUMBER = re.compile(r"[+-]?[0-9]{1,999}")  # `int` fails for more than 4300 digits
 _COMMA = re.compile(r"[ \t\n\x0b\f\r]*,[ \t\n\x0b\f\r]*")
 
 _UNITS_OF_KEYS = {".seconds": 1_000, ".ms": 1}
@@ -72,9 +72,9 @@ def to_number(setting: Setting, *, width: str, low: int | None) -> int:
     """Parse an integer as ConfigDef's SHORT, INT or LONG (`width`), with `low` as lower bound."""
     text = trimmed(setting.value)
     limit = 1 << (_WIDTHS[width] - 1)
-    if not _NUMBER.fullmatch(text) or not -limit <= int(text) < limit:
+    if not NUMBER.fullmatch(text) or not -limit <= int(text) < limit:
         todo = _advice_for_duration(setting) or "write digits only"
-        if _NUMBER.fullmatch(text):
+        if NUMBER.fullmatch(text):
             todo = f"write a number from {-limit if low is None else low} to {limit - 1}"
         raise refuse(setting, f"{setting.shown} is not a whole number ({width})", todo)
     number = int(text)
