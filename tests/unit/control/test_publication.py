@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from tests.support.snapshots import flow, partition
 from twinlog.control.duties.publication import LONGEST_TEXT, published
+from twinlog.control.watch.latency import SpreadWindow
 from twinlog.control.watch.verified import Verified
+from twinlog.mirror.copy.timings import TimingSum
 from twinlog.mirror.state.published import MOST_UNUSUAL, Proof, published_status
 
 
@@ -47,6 +49,19 @@ def test_lag_objective_and_last_verification_are_published() -> None:
     assert (found.lag, found.lag_unknown, found.rpo_ms) == (12, 1, 30_000)
     assert len(found.rpo_excess) == LONGEST_TEXT
     assert found.proof == Proof(mode="full", at_ms=9, records=80, differences=1, is_complete=True)
+    assert published_status("A->B", [found.encode()]) == found
+
+
+def test_a_row_is_readable_after_a_batch_with_an_impossible_timestamp() -> None:
+    """Brokers accept every negative timestamp. A latency of millions of years would be outside the
+    bounds of the row, so that no other host could read the row.
+    """
+    timings, window = TimingSum(), SpreadWindow()
+    for timestamp_ms in (-(2**63), 1_799_999_999_995):
+        timings.add(1_800_000_000_000, timestamp_ms)
+    window.add(0.0, timings.pop())
+    found = published(flow(latency=window.view(0.0)), every_ms=5000)
+    assert (found.p50_ms, found.p99_ms) == (5, 5)
     assert published_status("A->B", [found.encode()]) == found
 
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-NO_TIMESTAMP = -1
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timings:
@@ -61,8 +59,10 @@ class TimingSum:
         self._spread: dict[int, int] = {}
 
     def add(self, now_ms: int, timestamp_ms: int) -> None:
-        """Add the time from `timestamp_ms`, a batch's newest timestamp, to now."""
-        if timestamp_ms == NO_TIMESTAMP:
+        """Add the time from `timestamp_ms`, a batch's newest timestamp, to now. A negative
+        timestamp is ignored: -1 means none, and no record was produced before 1970.
+        """
+        if timestamp_ms < 0:
             return
         passed = now_ms - timestamp_ms  # negative if the producer's clock is ahead, as in MM2
         if not self._count or passed < self._least:
