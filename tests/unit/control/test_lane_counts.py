@@ -8,6 +8,7 @@ import errno
 import socket
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from twinlog.channel.server import ChannelServer, address_for_executors
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.control.flow.wiring import MANY, lanes_in_memory, lanes_of
 from twinlog.control.process import engine as engine_module
+from twinlog.control.process import supervisor as supervisor_module
 from twinlog.control.process.engine import FORGOTTEN_AFTER_S, SparkEngine
 from twinlog.control.process.run import MirrorOptions
 from twinlog.control.process.supervisor import Supervisor
@@ -89,6 +91,27 @@ def test_standby_of_a_cluster_knows_its_lanes_before_it_has_slots(flow: FlowConf
     flow = replace(flow, lanes=replace(flow.lanes, tasks_max=300))
     engine = an_engine([flow], master="spark://somewhere:7077")
     assert engine.lanes_for(flow, MANY, flows=1) == 300
+
+
+def test_spark_waits_for_a_busy_supervisor(
+    flow: FlowConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If the supervisor does not respond in time, its answer is awaited. An error would end Spark's
+    application, or with a caller's session, the process.
+    """
+    monkeypatch.setattr(supervisor_module, "ANSWER_WITHIN_S", 0.05)
+    engine = an_engine([flow], master="spark://somewhere:7077", lanes=4)
+    engine._supervisor = supervisor = Supervisor([], once=True, lease_s=1, lane_count=lambda *_: 1)
+    with ThreadPoolExecutor(1) as pool:
+        lanes = pool.submit(engine._lanes_wanted)
+        time.sleep(0.2)  # the supervisor is busy for longer than ANSWER_WITHIN_S
+        assert not lanes.done()
+        while not lanes.done():
+            supervisor.turn(0.01)
+        assert lanes.result() == 4
+        for_ever = pool.submit(engine._lanes_wanted)
+        engine._stop.set()
+        assert for_ever.result(10) == 4, "it does not keep the process from ending"
 
 
 def test_lanes_follow_the_slots_of_a_cluster(flow: FlowConfig) -> None:

@@ -18,6 +18,7 @@ import logging
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from twinlog.channel.server import ChannelServer
@@ -127,6 +128,8 @@ class SparkEngine:
         self._without_since = self._without_since or time.monotonic()
         try:
             lanes = self._lanes_wanted()
+            if self._stop.is_set():
+                return
             self._engine = engine = jvm.begin(
                 lanes,
                 slots=slots_for(lanes, len(self._flows)),
@@ -283,10 +286,21 @@ class SparkEngine:
 
     def _lanes_wanted(self) -> int:
         """Return the number of lanes that all flows want. Led flows count by their partitions."""
-        led = {} if is_local(self._master) else self._supervisor.ask(self._partitions)
+        led = {} if is_local(self._master) else self._partitions_led()
         return sum(
             self._most_lanes(flow, led.get(name, MANY)) for name, flow in self._flows.items()
         )
+
+    def _partitions_led(self) -> dict[str, int]:
+        """Return the number of partitions of each led flow, once the supervisor responds. A busy
+        supervisor must not count as the end of the application, which also raises Disconnected.
+        """
+        while True:
+            with suppress(Disconnected):
+                led: dict[str, int] = self._supervisor.ask(self._partitions)
+                return led
+            if self._stop.is_set():
+                return {}
 
     def _partitions(self) -> dict[str, int]:
         runs = {flow.setup.name: flow.run for flow in self._supervisor.flows}
