@@ -225,17 +225,13 @@ class Application:
         if not self._has_answered:
             self._has_answered = True
             self.say(FirstRangeAnswered())
+        skipped = dict[tuple[str, int, int], str]()  # a range of a failed round is answered again
         with suppress(IndexError):
             while True:
                 part, failure = rounds.skipped.popleft()
-                self.say(
-                    RecordSkipped(
-                        topic=part.topic,
-                        partition=part.partition,
-                        offset=failure.offset,
-                        text=failure.text,
-                    )
-                )
+                skipped[part.topic, part.partition, failure.offset] = failure.text
+        for (topic, partition, offset), text in skipped.items():
+            self.say(RecordSkipped(topic=topic, partition=partition, offset=offset, text=text))
         return ()
 
     def ended_error(self, why: str) -> TwinlogError:

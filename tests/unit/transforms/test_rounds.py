@@ -315,6 +315,26 @@ def test_ranges_of_a_failed_round_are_tried_again() -> None:
     assert [*a.answers] == [0]
 
 
+def test_records_of_a_failed_round_are_reported_once() -> None:
+    """A lane ends during a round, so that all ranges of the round are answered again."""
+    left = iter([TwinlogError("no lane", code="CHANNEL_LOST")])
+
+    def fails(one: RangePart) -> None:
+        for error in left if one.number == 1 else ():
+            a.answers.clear()
+            raise error
+
+    a = ComputedRounds(bad=frozenset({(0, 7)}), fails=fails, on_error=OnError.SKIP)
+    made, said = application(a=a)
+    for number in range(2):
+        made.watch.offers.put((PORT, offer(number)))
+    assert made.step(0.0)
+    assert said == []
+    assert len(a.skipped) == 1
+    assert made.step(0.0)
+    assert said[1:] == [RecordSkipped(topic="orders", partition=0, offset=7, text="fails at 7")]
+
+
 def test_end_of_spark_between_two_rounds_is_named() -> None:
     """The JVM ends while no round (Spark job) is running. The next round ends the application with
     an error that names its range.
