@@ -182,6 +182,35 @@ def test_endpoint_of_tokens_that_is_away_is_no_wrong_address_of_a_broker(
     assert caught.value.message.endswith("the token endpoint does not respond")
 
 
+@pytest.mark.parametrize("accepting", [("west",), ()])
+def test_an_address_that_rejects_the_authentication_is_no_reason_to_give_up(
+    monkeypatch: pytest.MonkeyPatch, accepting: tuple[str, ...]
+) -> None:
+    """One broker may have an expired certificate. With a wrong password, each broker is tried once,
+    and the first error is raised.
+    """
+    tried: list[str] = []
+    settings = ClusterSettings(alias="A", bootstrap=tuple((one, 1) for one in ("a", "west", "b")))
+
+    def opened(host: str, port: int, *_: object, **__: object) -> Connection:
+        tried.append(host)
+        if host not in accepting:
+            raise AuthenticationFailed(f"rejected by {host}")
+        return Connection(socket.socket(), host, port, settings)
+
+    monkeypatch.setattr(Connection, "open", opened)
+    monkeypatch.setattr("twinlog.cluster.net.pool.CHANCE.shuffle", lambda _: None)
+    pool = ConnectionPool(settings, time.monotonic)
+    if accepting:
+        assert pool.any_connection().host == "west"
+        assert tried == ["a", "west"]
+        pool.close()
+        return
+    with pytest.raises(AuthenticationFailed, match="rejected by a"):
+        pool.any_connection()
+    assert tried == ["a", "west", "b"]
+
+
 def test_next_address_of_a_name_is_tried_on_a_host_without_ipv6(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

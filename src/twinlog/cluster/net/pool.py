@@ -3,7 +3,8 @@
 A client needs one broker to learn about the other brokers. `any_connection` tries the bootstrap
 addresses in random order, then addresses that brokers have advertised. Addresses that failed
 recently are tried last. If no broker responds, one error contains the reason for each address, so
-that the cause can be found without a log.
+that the cause can be found without a log. If a broker rejected the authentication and no other
+accepts it, the first such error is raised.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from twinlog.cluster.net.metadata import Broker
 from twinlog.cluster.net.retry import CHANCE, Clock
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.errors import (
+    AuthenticationFailed,
     ClusterError,
     CorruptData,
     Disconnected,
@@ -116,14 +118,17 @@ class ConnectionPool:
             try:
                 self._first = self._open_any_connection(host, port)
             except TwinlogError as error:
-                if not isinstance(error, Unreachable | Disconnected) and error.code != "NOT_KAFKA":
+                # one broker may have an expired certificate, for example
+                is_of_address = isinstance(error, Unreachable | Disconnected | AuthenticationFailed)
+                if not is_of_address and error.code != "NOT_KAFKA":
                     raise
                 self._failed_at[host, port] = self._clock()
                 failures[str(Address(host, port))] = error
             else:
                 self._failed_at.pop((host, port), None)
                 return self._first
-        raise self._error_of_all(failures)
+        rejected = (e for e in failures.values() if isinstance(e, AuthenticationFailed))
+        raise next(rejected, None) or self._error_of_all(failures)
 
     def _open_any_connection(self, host: str, port: int) -> Connection:
         """Open a connection. As long as no broker of the cluster has responded, raise NOT_KAFKA if
