@@ -5,18 +5,25 @@ before a response and under a quota.
 from __future__ import annotations
 
 import socket
+import ssl
 import struct
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
 
 import pytest
 
+from tests.support.certificates import shared_authority
 from tests.support.eventually import eventually
 from twinlog.cluster.net.connection import Connection
 from twinlog.cluster.net.framing import FramePool
 from twinlog.cluster.net.hot_connection import READ_AHEAD_BYTES, HotConnection, Traffic
 from twinlog.cluster.net.settings import ClusterSettings
+from twinlog.cluster.security.security_settings import SecuritySettings
+from twinlog.cluster.security.tls import wrap_socket
 from twinlog.errors import CorruptData, Disconnected
 
 
@@ -173,3 +180,32 @@ def test_a_quota_that_binds_lets_one_request_out_at_a_time(peer: Peer) -> None:
     eventually(lambda: may_send(peer))
     peer.hot.submit(0, 9, [b"small"], "e")
     assert not may_send(peer)
+
+
+def test_no_response_stays_behind_in_the_buffer_of_tls(tmp_path: Path) -> None:
+    """Many responses arrive in two TLS records, and the second begins within a response. All are
+    returned together, because the socket does not become readable again for decrypted bytes.
+    """
+    ours, theirs = socket.socketpair()
+    file, issued = tmp_path / "server.pem", shared_authority().issue("broker", hosts=("localhost",))
+    file.write_text(issued.key_pem + issued.pem)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(file)
+    with ThreadPoolExecutor() as threads:
+        handshake = threads.submit(context.wrap_socket, theirs, server_side=True)
+        trusting = SecuritySettings(protocol="SSL", ca_pem=shared_authority().pem)
+        secured = wrap_socket(ours, "localhost", trusting)
+        broker = handshake.result()
+    settings = ClusterSettings(alias="A", bootstrap=(("127.0.0.1", 1),))
+    hot = HotConnection(Connection(secured, "127.0.0.1", 1, settings), "us", FramePool(0))
+    with closing(hot), broker:
+        contexts = list(range(70))
+        for context_of_request in contexts:
+            hot.submit(0, 9, [b"question"], context_of_request)
+        assert hot.flush()
+        body = struct.pack(">i", 5 + 8)
+        frames = [body + struct.pack(">ib", n + 1, 0) + b"response" for n in contexts]
+        begin, rest = b"".join(frames[:63]) + frames[63][:6], frames[63][6:] + b"".join(frames[64:])
+        broker.sendall(begin)
+        broker.sendall(rest)
+        assert [context for context, _ in hot.receive()] == contexts

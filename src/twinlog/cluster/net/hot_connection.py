@@ -209,22 +209,19 @@ class HotConnection:
                 out[0] = memoryview(out[0])[sent:]
         return True
 
-    def receive(self, limit: int = 64) -> list[tuple[Any, memoryview]]:
+    def receive(self) -> list[tuple[Any, memoryview]]:
         """Return the responses that have arrived completely, as (context, body).
 
-        Raises Disconnected or CorruptData. If responses arrived before the failure, they are
-        returned first, and the next call raises the error.
+        All of them are returned, because a selector does not report bytes that TLS has already
+        decrypted. Raises Disconnected or CorruptData. If responses arrived before the failure, they
+        are returned first, and the next call raises the error.
         """
         if self._failure is not None:
             raise self._failure
         answers: list[tuple[Any, memoryview]] = []
         try:
-            while len(answers) < limit:
-                if self._frame is None:
-                    if not self._fill_scratch(answers):
-                        break
-                elif not self._fill_frame(answers):
-                    break
+            while (self._fill_scratch if self._frame is None else self._fill_frame)(answers):
+                pass
         except (Disconnected, CorruptData) as error:
             if not answers:
                 raise
