@@ -11,11 +11,12 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Final, Self, overload
 
 from twinlog.client.topology import chain, fewest_hops
-from twinlog.cluster.client import API_TIMEOUT_S, ClusterClient
+from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.net.settings import ClusterSettings, parse_bootstrap
 from twinlog.cluster.security.security_keys import load_security
 from twinlog.cluster.topics.internal_log import read_to_end
@@ -151,11 +152,12 @@ class MirrorClient:
         checkpoint is before the exact one by up to the group's lag. Partitions that Twinlog did not
         copy are left out.
         """
-        exact, alias = self._exact_map(remote_alias)
-        known = self.remote_consumer_offsets(group, alias, timeout_s=timeout_s)
-        translations = exact.downstream(
-            {tp: offset.upstream_offset for tp, offset in known.items()}
-        )
+        with _within(self._consumer, timeout_s):
+            exact, alias = self._exact_map(remote_alias)
+            known = self.remote_consumer_offsets(group, alias, timeout_s=timeout_s)
+            translations = exact.downstream(
+                {tp: offset.upstream_offset for tp, offset in known.items()}
+            )
         return {
             tp: replace(known[tp], offset=translation.offset)
             for tp, translation in translations.items()
@@ -226,19 +228,19 @@ class MirrorClient:
     ) -> dict[str, GroupOffsets]:
         topic = self._policy.checkpoints_topic(remote_alias)
         out: dict[str, GroupOffsets] = {}
-        for checkpoint in Checkpoint.decode_all(self._read(topic, timeout_s)):
-            # without Twinlog's own groups, whose offsets MirrorMaker 2 may have translated
-            if groups.fullmatch(checkpoint.group) and not is_own_group(checkpoint.group):
-                out.setdefault(checkpoint.group, {})[checkpoint.topic_partition] = GroupOffset(
-                    offset=checkpoint.downstream_offset,
-                    upstream_offset=checkpoint.upstream_offset,
-                    metadata=checkpoint.metadata,
-                )
+        with _within(self._consumer, timeout_s):
+            for checkpoint in Checkpoint.decode_all(self._read(topic, timeout_s)):
+                # without Twinlog's own groups, whose offsets MirrorMaker 2 may have translated
+                if groups.fullmatch(checkpoint.group) and not is_own_group(checkpoint.group):
+                    out.setdefault(checkpoint.group, {})[checkpoint.topic_partition] = GroupOffset(
+                        offset=checkpoint.downstream_offset,
+                        upstream_offset=checkpoint.upstream_offset,
+                        metadata=checkpoint.metadata,
+                    )
         return out
 
     def _read(self, topic: str, timeout_s: float) -> Iterator[Record]:
         until = time.monotonic() + timeout_s
-        self._consumer.api_timeout_s = min(timeout_s, API_TIMEOUT_S)
         for record in read_to_end(self._consumer, topic, CHECKPOINTS_PARTITION):
             if time.monotonic() > until:
                 raise ClusterError(
@@ -259,6 +261,17 @@ class MirrorClient:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+@contextmanager
+def _within(client: ClusterClient, timeout_s: float) -> Iterator[None]:
+    """Let each call of the client time out after at most `timeout_s` within the block."""
+    usual_s = client.api_timeout_s
+    client.api_timeout_s = min(timeout_s, usual_s)
+    try:
+        yield
+    finally:
+        client.api_timeout_s = usual_s
 
 
 # Java's MirrorClientConfig: one cluster's properties become a policy and client settings.
