@@ -97,3 +97,12 @@ def test_one_that_does_not_undo_its_names_is_refused(read: Loader) -> None:
     assert (
         "make topic_source() and upstream_topic() the inverse of format_remote_topic()" in message
     )
+
+
+@pytest.mark.parametrize("key", ["replication.policy.class", "topic.filter.class"])
+def test_a_module_that_ends_the_process_is_refused_with_the_line(
+    read: Loader, tmp_path: Path, key: str
+) -> None:
+    (tmp_path / "a_script.py").write_text("import sys\nsys.exit(0)\n")
+    message = refusal(lambda: read(f"{key} = a_script:Class"))
+    assert f'5: {key}: "a_script:Class" cannot be used: SystemExit: 0; write' in message

@@ -72,7 +72,8 @@ def keeps_names(setting: Setting, entry: str) -> bool:
             if is_named
             else (None, None)
         )
-    except Exception as error:
+    # the module may raise any exception, or end the process as a script does
+    except (Exception, SystemExit) as error:
         what = f"{setting.shown} cannot be used: {type(error).__name__}: {error}"
         raise refuse(setting, what, _TODO) from error
     if not is_named:
@@ -128,7 +129,7 @@ def _accepts(given: Setting, method: str, settings: Settings) -> Callable[[str],
     try:
         properties = {key: setting.value for key, setting in settings.items() if not setting.secret}
         accepts = getattr(custom_instance(trimmed(given.value), properties=properties), method)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         what = f"{given.shown} cannot be used: {type(error).__name__}: {error}"
         raise refuse(given, what, todo) from error
 
