@@ -4,6 +4,7 @@ line.
 
 from __future__ import annotations
 
+import json
 import time
 
 import pytest
@@ -70,3 +71,16 @@ def test_a_number_that_is_none_has_its_line(number: str) -> None:
 
 def test_a_file_that_is_too_long() -> None:
     assert "characters" in refusal("# " + "x" * MOST_CHARACTERS)
+
+
+def test_escapes_of_json_above_ffff_are_one_character() -> None:
+    (document,) = parse_yaml(json.dumps({"\U0001f600": "p\U0001f600\ufeff"}), file="m.json")
+    ((name, node),) = document.fields().items()
+    assert (name, node.text()) == ("\U0001f600", "p\U0001f600\ufeff")
+
+
+def test_half_of_a_surrogate_pair_is_refused() -> None:
+    message = refusal('{\n"a": "x\\ud83d"}')
+    assert message.startswith(
+        "m.yaml:2: a: has half of a surrogate pair; write the whole character"
+    )

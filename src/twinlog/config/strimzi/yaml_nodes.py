@@ -91,7 +91,12 @@ class Node:
         """Return this scalar (a string, a boolean or a number) as text."""
         if not isinstance(self._node, yaml.ScalarNode):
             raise self.refuse("is not a single value", "write a string, a boolean or a number")
-        value = str(self._node.value)
+        try:
+            # JSON writes a character above U+FFFF as two escapes, and PyYAML does not combine them
+            value = str(self._node.value).encode("utf-16", "surrogatepass").decode("utf-16")
+        except UnicodeDecodeError:
+            what, todo = "has half of a surrogate pair", "write the whole character"
+            raise self.refuse(what, todo) from None
         if self._node.tag == _BOOL:
             return "true" if value.lower() in _TRUE else "false"
         if self._node.tag == _INT and ":" not in value:
