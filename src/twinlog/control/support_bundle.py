@@ -383,9 +383,13 @@ def collect(
         "status.json": _json(unknown or scrubber.clean_value(_status(configs))),
         "events.json": _json(unknown or scrubber.clean_value(_events(configs))),
     }
-    for log in logs:
-        for file in (log, *sorted(log.parent.glob(f"{log.name}.[0-9]"))):  # with rotated files
-            files[f"log/{file.name}"] = f"{unknown}\n" if unknown else scrubber.clean(_end_of(file))
+    for number, log in enumerate(logs, 1):
+        parts = (log, *sorted(log.parent.glob(f"{log.name}.[0-9]")))  # with rotated files
+        # logs in different folders may have the same name
+        folder = f"log/{number}" if any(f"log/{part.name}" in files for part in parts) else "log"
+        for file in parts:
+            text = f"{unknown}\n" if unknown else scrubber.clean(_end_of(file))
+            files[f"{folder}/{file.name}"] = text
     return files
 
 

@@ -243,6 +243,24 @@ def test_where_secrets_may_be_elsewhere_nothing_that_was_logged_goes_in(
     assert "left out" in files["README.txt"]
 
 
+def test_logs_of_the_same_name_are_all_included(config: Path, tmp_path: Path) -> None:
+    config.write_text("group.id = g\n")
+    logs = [tmp_path / folder / "twinlog.log" for folder in ("east", "west", "north")]
+    for log in logs:
+        log.parent.mkdir()
+        log.write_text(log.parent.name)
+        log.with_name("twinlog.log.1").write_text(f"older {log.parent.name}")
+    files = support_bundle.collect({config: ConfigError("broken")}, logs)
+    assert {name: text for name, text in files.items() if name.startswith("log/")} == {
+        "log/twinlog.log": "east",
+        "log/twinlog.log.1": "older east",
+        "log/2/twinlog.log": "west",
+        "log/2/twinlog.log.1": "older west",
+        "log/3/twinlog.log": "north",
+        "log/3/twinlog.log.1": "older north",
+    }
+
+
 def test_a_missing_file_leaves_out_the_logs(config: Path, tmp_path: Path) -> None:
     log = tmp_path / "twinlog.log"
     log.write_text("only-somebody-knows")
