@@ -359,6 +359,14 @@ OF = {str(name): ("A->B.transforms = x", f"A->B.transforms.x.type = {name}") for
             ("transforms = x", f"transforms.x.type = {KAFKAS}Filter"),
             f"5: transforms: x has no type; add A->B.transforms.x.type = {KAFKAS}Filter",
         ),
+        (
+            ("A->B.transforms = x, x", FILTER[1]),
+            "5: A->B.transforms: 'x' is listed twice; list each name once",
+        ),
+        (
+            ("A->B.transforms = x,", FILTER[1]),
+            "5: A->B.transforms: an entry is empty; remove the needless comma",
+        ),
         (OF["InsertHeader"], "6: A->B.transforms.x.type: x has no header; add A->B.transforms.x."),
         (
             (*OF["InsertHeader"], "A->B.transforms.x.header = h"),

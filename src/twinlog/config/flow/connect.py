@@ -180,6 +180,11 @@ def read_chain(settings: Settings, flow: Flow, prefix: str | None) -> ConnectCha
     reader = _ChainReader(settings, flow, prefix)
     listed = reader.option(CHAIN)
     names = () if listed is None else to_list(listed)
+    for name in names:
+        if listed is not None and (not name or names.count(name) > 1):
+            what = f"{name!r} is listed twice" if name else "an entry is empty"
+            todo = "list each name once" if name else "remove the needless comma"
+            raise refuse(listed, what, todo)
     steps = tuple(reader.step(name, listed) for name in names if listed is not None)
     return ConnectChain(
         steps=tuple(filter(None, steps)), routers=reader.routers, unread=reader.unread
