@@ -18,7 +18,7 @@ So the position of a group is known only within two bounds:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -73,26 +73,19 @@ def fetch_start_offsets(
     without a processed record. Brokers silently omit partitions of topics that Twinlog's user is
     not permitted to describe. Raises Unsupported for brokers without this API.
     """
-    return _fetch(
-        coordinators,
-        groups,
-        lambda state, end: max(state.start, end) if state.lag == 0 else state.start,
-    )
+    return _fetch(coordinators, groups, furthest=False)
 
 
 def fetch_furthest_offsets(
     coordinators: Coordinators, groups: Iterable[str]
 ) -> dict[str, GroupOffsets | TwinlogError]:
     """Return the offsets after all records that each share group may have processed, or an error.
-    If a lower offset were set, processed records could be delivered again.
+    If a lower offset were set, processed records could be delivered again. So if the end of a log
+    is unknown, the result of the group is the error.
 
     Otherwise like `fetch_start_offsets`.
     """
-    return _fetch(
-        coordinators,
-        groups,
-        lambda state, end: state.start if state.lag < 0 else max(state.start, end - state.lag),
-    )
+    return _fetch(coordinators, groups, furthest=True)
 
 
 def offsets_of(
@@ -134,7 +127,7 @@ def alter_start_offsets(
 
 
 def _fetch(
-    coordinators: Coordinators, groups: Iterable[str], position: Callable[[_State, int], int]
+    coordinators: Coordinators, groups: Iterable[str], *, furthest: bool
 ) -> dict[str, GroupOffsets | TwinlogError]:
     described = _describe(coordinators, groups)
     counted = {
@@ -147,16 +140,28 @@ def _fetch(
     ends = list_offsets(coordinators.client, tps, LATEST)
     described |= _describe(coordinators, counted)
 
-    def offset(tp: TopicPartition, state: _State) -> int:
-        end = ends.get(tp)
-        return position(state, end.offset if isinstance(end, OffsetResult) else 0)
-
     return {
         group: states
         if isinstance(states, TwinlogError)
-        else {tp: Committed(offset=offset(tp, state)) for tp, state in states.items()}
+        else _positions(states, ends, furthest=furthest)
         for group, states in described.items()
     }
+
+
+def _positions(
+    states: _States, ends: Mapping[TopicPartition, OffsetResult | TwinlogError], *, furthest: bool
+) -> GroupOffsets | TwinlogError:
+    """Return the lower or upper bounds of a group's positions, or the error of an end."""
+    out: dict[TopicPartition, Committed] = {}
+    for tp, state in states.items():
+        end = ends.get(tp)
+        offset = state.start
+        if isinstance(end, OffsetResult) and (state.lag == 0 or (furthest and state.lag > 0)):
+            offset = max(offset, end.offset - state.lag)
+        elif isinstance(end, TwinlogError) and furthest and state.lag >= 0:
+            return end
+        out[tp] = Committed(offset=offset)
+    return out
 
 
 def _describe(
