@@ -273,6 +273,9 @@ class PartitionProgress(Struct, frozen=True, kw_only=True):
     """Number of records acknowledged since the Take."""
     bytes: int
     last_timestamp: int
+    """Timestamp (ms) of the last copied source record, or of the next record in a transformed
+    partition of which no record was decided since the Take. 0 or -1 if unknown.
+    """
     is_protected: bool
     """True if the target certainly remembers the producer ID (`mirror.copy.partition`)."""
     target_epoch: int

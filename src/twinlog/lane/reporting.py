@@ -71,7 +71,9 @@ class Reporter:
             source_end=_source_end(copy, state),
             records=copy.acked_records,
             bytes=copy.acked_bytes,
-            last_timestamp=copy.last_timestamp,
+            last_timestamp=copy.source_timestamp
+            if isinstance(copy, TransformedCopy)
+            else copy.last_timestamp,
             is_protected=copy.is_protected(now_ms, now_ms),
             target_epoch=copy.leader.checked_epoch if isinstance(copy, PartitionCopy) else -1,
             sees_end=self._source.sees_end(copy.source),

@@ -300,6 +300,48 @@ def test_transformed_partition_is_read_answered_and_announced(lane: Lane) -> Non
     assert (row[0].transform, row[0].runs[-1]) == (DIGEST, Run(2, 3, 2))
 
 
+def test_reported_timestamp_is_that_of_the_source(lane: Lane) -> None:
+    """A function filters records and changes timestamps. So the last record on the target does not
+    show up to which time the source was copied.
+    """
+    lane.application.function = lambda one: (
+        None if one.offset < 5 else one._replace(timestamp=NOW + 3_600_000)
+    )
+
+    def reported() -> int:
+        lane.said.clear()
+        lane.assignments.report()
+        (report,) = lane.said
+        assert isinstance(report, Progress)
+        return report.partitions[0].last_timestamp
+
+    lane.take(transformed())
+    (copy,) = lane.assignments._copies()
+    assert isinstance(copy, TransformedCopy)
+    assert reported() == 0, "unknown"
+    read = [batch(1, 2, timestamp=NOW - 4000), batch(3, 2, timestamp=NOW - 3000)]
+    copy.on_fetched(fetched(*read), (), NOW)
+    assert reported() == NOW - 4000, "of the next batch"
+    lane.application.answer()
+    assert lane.after(0.0) == [] and copy.acked_upstream == 5
+    assert reported() == NOW - 3000
+    copy.on_fetched(fetched(batch(5, 1, timestamp=NOW - 2000)), (), NOW)
+    lane.application.answer()
+    assert lane.after(0.0) == []
+    acknowledge_all(copy)
+    assert (reported(), copy.last_timestamp) == (NOW - 2000, NOW + 3_600_000)
+
+
+def acknowledge_all(copy: TransformedCopy) -> None:
+    """Write all rows of the copy to the map, and acknowledge all of its batches."""
+    while (row := copy.tail.next_row()) is not None:
+        copy.tail.on_durable(row[1])
+    while (sent := copy.next_batch(NOW)) is not None:
+        copy.on_produced(
+            error=0, base_offset=sent.ordinal, log_append_time_ms=-1, message=None, now_ms=NOW
+        )
+
+
 def test_position_of_filtered_records_is_announced_once_a_second(lane: Lane) -> None:
     lane.take(transformed())
     (copy,) = lane.assignments._copies()
@@ -354,12 +396,7 @@ def test_records_before_an_error_of_the_source_are_still_copied(
     lane.application.answer()
     assert lane.after(0.0) == [] and copy.intake.ordinal == 5
     assert isinstance(copy, TransformedCopy)
-    while (row := copy.tail.next_row()) is not None:
-        copy.tail.on_durable(row[1])
-    while (sent := copy.next_batch(NOW)) is not None:
-        copy.on_produced(
-            error=0, base_offset=sent.ordinal, log_append_time_ms=-1, message=None, now_ms=NOW
-        )
+    acknowledge_all(copy)
     (troubled,) = lane.after(0.0)
     assert isinstance(troubled, Troubled) and troubled.code == code
     assert (copy.acked_ordinal, copy.acked_upstream) == (5, 9)

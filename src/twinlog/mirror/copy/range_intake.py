@@ -68,6 +68,10 @@ class Stretch:
     answer: RangeAnswer | None = None
     is_quarantined: bool = False
     """Whether the dead letters of the failed records in `answer` were sent."""
+    timestamps: list[tuple[int, int]] = field(default_factory=list)
+    """Base offset and greatest timestamp (ms) of the stretch's first and last batch, as they were
+    read.
+    """
 
     def add(self, batch: memoryview) -> None:
         self.batches.append(batch)
@@ -141,7 +145,9 @@ class RangeIntake(Intake):
             self.batches += 1
             self.deep_batches += 1
             for part in self._parts(header, batch):
-                self._stretch(header.leader_epoch, len(part)).add(part)
+                stretch = self._stretch(header.leader_epoch, len(part))
+                stretch.add(part)
+                stretch.timestamps[1:] = [(header.base_offset, header.max_timestamp)]
         self.position = max(self.position, header.next_offset)
         return ()
 

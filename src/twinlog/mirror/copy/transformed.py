@@ -169,6 +169,25 @@ class TransformedCopy(PartitionCopy):
         or sent.
         """
         self._decided_epoch = self.acked_epoch
+        self._read_timestamps: deque[tuple[int, int]] = deque()
+        """Base offset and timestamp (ms) of source batches that were read, in order, until a record
+        of the batch is below `acked_upstream`.
+        """
+        self._source_timestamp = 0
+
+    @property
+    def source_timestamp(self) -> int:
+        """Timestamp (ms) of the last source batch that has a record below `acked_upstream`. If this
+        copy has not decided any record yet, the timestamp of the next batch, or 0 before it is
+        read.
+
+        `last_timestamp` is the timestamp of a record on the target. It does not show how far the
+        source was read, because a transform may filter records or change their timestamps.
+        """
+        read = self._read_timestamps
+        while read and read[0][0] < self.acked_upstream:
+            self._source_timestamp = read.popleft()[1]
+        return self._source_timestamp or (read[0][1] if read else 0)
 
     # -- batches from the source
 
@@ -176,6 +195,7 @@ class TransformedCopy(PartitionCopy):
         before = self.queued_bytes
         if self._uses_answers and self.source_trouble is None:
             for stretch in self.intake.read(records, aborted, self.end):
+                self._read_timestamps += stretch.timestamps
                 self._ask(stretch)
             self.use_answers(now_ms)
         return self.queued_bytes - before
