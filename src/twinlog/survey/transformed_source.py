@@ -111,7 +111,8 @@ class TransformedSource:
             yield batch
 
     def _ask(self, stretch: Stretch, hidden: deque[Piece]) -> Iterator[Piece]:
-        if stretch.size:
+        stretch.answer_itself()
+        if stretch.answer is None:
             self._functions.offer(self._tp, stretch)
         self._asked.append((stretch, hidden))
         if len(self._asked) > AHEAD:
@@ -123,7 +124,7 @@ class TransformedSource:
         """
         stretch, hidden = self._asked.popleft()
         while stretch.size:
-            answer = self._functions.answer(self._tp, stretch)
+            answer = stretch.answer or self._functions.answer(self._tp, stretch)
             rest = Stretch(first=stretch.end, epoch=-1)
             if answer.is_part and stretch.first < answer.end < stretch.end:
                 rest = stretch.cut(answer.end)

@@ -224,6 +224,15 @@ def test_record_that_fails_ends_the_comparison(functions: Callable[..., FlowFunc
     assert found.differences == []
 
 
+def test_batch_that_is_too_large_for_transforms_ends_the_comparison(
+    functions: Callable[..., FlowFunctions], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("twinlog.mirror.copy.range_intake.MOST_BYTES", 20)
+    with pytest.raises(TwinlogError, match=r"offset 1: its batch has .* at most 20") as error:
+        Copy().compared(functions(masked))
+    assert error.value.code == "RECORD_NOT_TRANSFORMED"
+
+
 def test_skipped_records_are_not_transformed(functions: Callable[..., FlowFunctions]) -> None:
     """An operator has skipped a record on which the function fails, and the copy has continued
     without it. A verification does not transform this record.

@@ -318,7 +318,7 @@ def test_batch_that_is_too_large_for_transforms_stops_the_partition(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     first, large = batch(0, 4), batch(4, 40)
-    monkeypatch.setattr("twinlog.mirror.copy.transformed.MOST_BYTES", len(large) - 1)
+    monkeypatch.setattr(range_intake, "MOST_BYTES", len(large) - 1)
     monkeypatch.setattr(range_intake, "RANGE_BYTES", len(first))
     rig = Rig()
     rig.fetch(first, large)

@@ -23,7 +23,7 @@ from typing import Final
 
 from twinlog.errors import CorruptData, PartitionError, TwinlogError
 from twinlog.mirror.copy.intake import MAGIC_V2, Aborted, Intake, OutBatch, RolledBack
-from twinlog.mirror.copy.ranges import RangeAnswer
+from twinlog.mirror.copy.ranges import RangeAnswer, RangeFailure
 from twinlog.mirror.map.offset_map import Run
 from twinlog.model import sequence_of
 from twinlog.wire.record_batch import (
@@ -46,6 +46,11 @@ from twinlog.wire.records import (
 
 RANGE_BYTES: Final = 1 << 20
 """Maximum bytes of a range, unless a single batch is larger."""
+
+MOST_BYTES: Final = 63 << 20
+"""Maximum bytes of a range, even if it has a single batch. It fits into one message of the channel
+(`channel.frames`) with some bytes for its other fields.
+"""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -77,6 +82,16 @@ class Stretch:
         self.batches.append(batch)
         self.size += len(batch)
 
+    def answer_itself(self) -> None:
+        """Set `answer` if the transforms' application cannot get this stretch, or need not get it:
+        a failure if the stretch is too large, and an answer without records if it has no batches.
+        """
+        if self.size > MOST_BYTES:
+            text = f"its batch has {self.size} bytes, and transforms get at most {MOST_BYTES}"
+            self.answer = _without_records(self.first, RangeFailure(offset=self.first, text=text))
+        elif not self.batches:
+            self.answer = _without_records(self.end)
+
     def cut(self, offset: int) -> Stretch:
         """End this stretch at source offset `offset`, because the answer to its range ends there.
         Return the rest as a new stretch, with the batches that end after `offset`. This stretch
@@ -89,6 +104,10 @@ class Stretch:
                 rest.add(view[begin : begin + header.length])
         self.end, self.end_epoch = offset, self.epoch
         return rest
+
+
+def _without_records(end: int, failure: RangeFailure | None = None) -> RangeAnswer:
+    return RangeAnswer(number=-1, batches=(), offsets=b"", end=end, failure=failure)
 
 
 class RangeIntake(Intake):

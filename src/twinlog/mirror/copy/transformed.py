@@ -38,23 +38,18 @@ from __future__ import annotations
 import itertools
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 from twinlog.errors import CorruptData, Fate, PartitionError, TwinlogError
 from twinlog.mirror.copy.dead_letters import DeadLetters, DeadLetterTarget
 from twinlog.mirror.copy.intake import Aborted, OutBatch
 from twinlog.mirror.copy.partition import CopyState, PartitionCopy
 from twinlog.mirror.copy.range_intake import RangeIntake, Stretch
-from twinlog.mirror.copy.ranges import RangeAnswer, RangeFailure, SourceRange
+from twinlog.mirror.copy.ranges import RangeAnswer, SourceRange
 from twinlog.mirror.copy.refusals import unreadable_error
 from twinlog.mirror.map.offset_map import Run
 from twinlog.mirror.skips import Skip
 from twinlog.mirror.start_point import KnownDeadLetters
-
-MOST_BYTES: Final = 63 << 20
-"""Maximum bytes of a range. A message of the channel may be larger (`channel.frames`), because it
-also has other fields.
-"""
 
 
 class Transformer(Protocol):
@@ -213,13 +208,9 @@ class TransformedCopy(PartitionCopy):
         """
         self._asked.insert(len(self._asked) if index is None else index, stretch)
         self.queued_bytes += stretch.size
-        if stretch.size > MOST_BYTES:
-            text = f"its batch has {stretch.size} bytes, and transforms get at most {MOST_BYTES}"
-            stretch.answer = _without_records(stretch.first, text)
-        elif stretch.batches:
+        stretch.answer_itself()
+        if stretch.answer is None:
             stretch.number = self._desk.offer(self, stretch)
-        else:
-            stretch.answer = _without_records(stretch.end)
 
     def on_answer(self, answer: RangeAnswer, now_ms: int) -> None:
         """Process an answer to a range, or to the first part of a range. Answers may arrive in any
@@ -359,12 +350,6 @@ class TransformedCopy(PartitionCopy):
         run = Run(at, batch.upstream_at(batch.count - 1), self._k + at)
         batch.runs = (*batch.runs, run)
         return run
-
-
-def _without_records(end: int, failure: str = "") -> RangeAnswer:
-    """Return an answer without records that ends at `end`, because of `failure` if that is set."""
-    failed = RangeFailure(offset=end, text=failure) if failure else None
-    return RangeAnswer(number=-1, batches=(), offsets=b"", end=end, failure=failed)
 
 
 def _unusable_error(copy: TransformedCopy, stretch: Stretch, error: TwinlogError) -> TwinlogError:
