@@ -307,6 +307,9 @@ REFUSED: Final[dict[str, tuple[Transform, str]]] = {
         lambda rows: rows.sparkSession.createDataFrame([], rows.schema),
         "it reads other data",
     ),
+    "cache": (lambda rows: rows.where("offset > 1").cache().drop("size"), "it caches records"),
+    "checkpoint": (lambda rows: rows.localCheckpoint(), "it reads other data (LogicalRDD)"),
+    "late checkpoint": (lambda rows: rows.localCheckpoint(eager=False), "it reads other data"),
 }
 WRONG: Final[dict[str, tuple[Callable[[DataFrame], Any], str, str]]] = {
     "no key": (

@@ -139,6 +139,8 @@ def _checked(spark: SparkSession, transform: Transform) -> TransformPlan:
     plan, source = _analyzed(result), _analyzed(empty)
     operators = [*_operators(plan)]
     _refuse_operators(operators, source)  # before columns, which an aggregation also lacks
+    if _is_cached(result):
+        raise _refusal("it caches records, and later records would not be read", "omit cache()")
     _check_columns(result)
     result_ids, source_ids = _ids(plan), _ids(source)
     is_proven = not _OPAQUE & {operator.nodeName() for operator in operators}
@@ -184,7 +186,8 @@ def _refuse_operators(operators: Iterable[Any], source: Any) -> None:
     for operator in operators:
         name = operator.nodeName()
         if operator.children().isEmpty():
-            if set(_ids(operator).values()) != set(_ids(source).values()):
+            # a checkpoint has the same columns, but other data
+            if not operator.sameResult(source) or _ids(operator) != _ids(source):
                 raise _refusal(f"it reads other data ({name})", "use the records alone")
         elif name not in ALLOWED:
             named = f"{_NAMES[name]} ({name})" if name in _NAMES else f"the operator {name}"
@@ -213,6 +216,13 @@ def _analyzed(rows: DataFrame) -> Any:
             "plans are checked in a session of Spark classic, and this one is Spark Connect"
         ) from None
     return frame.queryExecution().analyzed()
+
+
+def _is_cached(rows: DataFrame) -> bool:
+    """Return True if Spark would read a part of the DataFrame from its cache."""
+    frame: Any = rows._jdf
+    plan = frame.queryExecution().withCachedData()
+    return any(operator.nodeName() == "InMemoryRelation" for operator in _operators(plan))
 
 
 def _depends_on_time(spark: Any, plan: Any) -> bool:
