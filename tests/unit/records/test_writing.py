@@ -10,11 +10,14 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import StructType
 
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.groups.transactions import NO_PRODUCER
 from twinlog.config.keys.client_keys import CLIENT_KEYS, Role
 from twinlog.errors import ConfigError, TwinlogError
 from twinlog.mirror.copy.fan_out import partition_for_key
 from twinlog.model import TopicPartition
 from twinlog.records.given import OPTIONS
+from twinlog.records.write import transaction
 from twinlog.records.write.options import REFUSED_KEYS, WriteOptions, parse_write_options
 from twinlog.records.write.packing import UNTIMED_MS, Gatherer, packed
 from twinlog.records.write.partitioning import max_batch_bytes, partitioned
@@ -47,6 +50,15 @@ def test_defaults() -> None:
     assert batch.write_id
     assert batch.transactional_id.startswith("twinlog-")
     assert batch.cluster().client_id == "twinlog-writer"
+
+
+def test_an_unknown_retention_fails_no_commit() -> None:
+    options = stream(**{"kafka.bootstrap.servers": "127.0.0.1:1"})
+    result = transaction.TaskResult(
+        identity=NO_PRODUCER, query="", rows={}, oldest_ms={"t": 1}, placed_among=0
+    )
+    with ClusterClient(options.cluster(), refused_s=0.0) as client:
+        transaction._warn_of_old(client, [result])
 
 
 def test_runs_of_one_checkpoint_have_one_transactional_id() -> None:

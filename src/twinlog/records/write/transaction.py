@@ -342,7 +342,12 @@ def _warn_of_old(client: ClusterClient, messages: Sequence[TaskResult]) -> None:
     for message in messages:
         for topic, at in message.oldest_ms.items():
             oldest[topic] = min(at, oldest.get(topic, at))
-    for topic, kept_ms in retentions(client, sorted(oldest)).items():
+    try:
+        retained = retentions(client, sorted(oldest))
+    except TwinlogError as error:
+        log.info("retention.ms of %s unknown: %s", ", ".join(sorted(oldest)), error)
+        return
+    for topic, kept_ms in retained.items():
         age_ms = time.time_ns() // 1_000_000 - oldest[topic]
         if kept_ms != NO_LIMIT and age_ms > kept_ms:
             log.warning(
