@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -69,6 +70,14 @@ def test_only_topics_that_another_file_transforms_are_refused(log: Log, tmp_path
     assert orders.refusal is None
     assert payments.refusal is not None
     assert payments.refusal.code == "TRANSFORMS_DIFFER"
+
+
+def test_topic_with_another_transform_is_copied_with_that_one(log: Log, tmp_path: Path) -> None:
+    """A file without this transform may also be the newer one."""
+    note_transforms(TARGET, FLOW, hiding(tmp_path))
+    (own,) = plans("payments")
+    own = replace(own, transform="ab")
+    assert with_noted_transforms(TARGET, FLOW, transforms(tmp_path), [own]) == [own]
 
 
 def test_expression_that_cannot_be_read_is_an_error_of_its_row(log: Log, tmp_path: Path) -> None:

@@ -5,8 +5,11 @@
 
 The offset map shows which records were transformed, but not that a topic that is created later
 needs a transform. So each process writes the topic patterns of all transforms in its configuration
-file before it leads the flow or waits as a standby. If the file of a process lacks one of these
-patterns, the process does not begin to copy a topic that matches the pattern.
+file before it leads the flow or waits as a standby. If the file of a process has no transform for a
+topic that matches one of these patterns, the process does not begin to copy the topic.
+
+If the file has another transform for the topic, the process uses that transform. The rows cannot
+show which of two files is newer, and a transform or its topics may be changed at any time.
 
 Rows are never removed, and writing a row twice has no effect. If the process dies before the row is
 written, it has copied nothing.
