@@ -17,6 +17,7 @@ from twinlog.errors import (
     ConfigError,
     CorruptData,
     Disconnected,
+    FlowError,
     TwinlogError,
     Unauthorized,
     Unreachable,
@@ -47,6 +48,7 @@ class MethodRefused(RequestRefused):
 _STATUS: Final[tuple[tuple[type[TwinlogError], int], ...]] = (
     (UsageError, 400),
     (ConfigError, 400),
+    (FlowError, 409),
     (Unreachable, 503),
     (Disconnected, 503),
     (AuthenticationFailed, 502),
