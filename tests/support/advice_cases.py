@@ -150,6 +150,11 @@ OF_KEYS: Final[list[Case]] = [
         lines(*FILTER),
     ),
     (
+        "remove the needless comma",
+        lines("A->B.transforms = x,", FILTER[1]),
+        lines(*FILTER),
+    ),
+    (
         "as in Kafka Connect; correct or remove the line",
         lines(*FILTER, "A->B.transforms.x.negated = true"),
         lines(*FILTER),

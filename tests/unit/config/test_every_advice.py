@@ -36,6 +36,7 @@ FOLLOWED_ELSEWHERE: Final = {
     "--secrets: {}: a path with one of : { } $ cannot be written into a configuration; use another "
     "folder": "test_strimzi.py",
     "its YAML is nested too deeply; correct it": "test_strimzi.py",
+    "write the whole character": "test_yaml_nodes.py",
     "remove the transforms, or exclude their topics and run the function in a stream of your own "
     "(docs/transforms.md)": "test_transforms.py",
     "let a RegexRouter keep the names instead of the policy, so that the topics belong to this "

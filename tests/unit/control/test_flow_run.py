@@ -229,9 +229,9 @@ def test_the_only_lane_ends_for_a_lease_that_finds_no_slot(driver: Driver) -> No
     driver.run.tick()
     assert [lease.size for lease in driver.run.leases] == [1, 1]
     driver.pass_time(WARM_UP_TIMEOUT_S - 1)
-    assert not old.is_stopped
+    assert [old.is_stopped] == [False]
     driver.pass_time(2)
-    assert old.is_stopped
+    assert [old.is_stopped] == [True]
     old.gives_back(*old.taken, ordinal=9)
     old.goes()
     driver.jobs[0].is_done = True
