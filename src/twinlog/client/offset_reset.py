@@ -408,15 +408,15 @@ class OffsetReset:
             left = [offset.tp for offset in done]
         else:
             left = [offset.tp for offset in done if offset.before is None or answer.get(offset.tp)]
-        rest = "the others were set back"
+        rest = "the former offsets of the other partitions were restored"
         if left:
             rest = (
-                f"{plural(len(left), 'other partition')} could not be set back "
-                f"({first_few(map(str, left))})"
+                f"the former offsets of {plural(len(left), 'other partition')} could not be "
+                f"restored ({first_few(map(str, left))})"
             )
         return FlowError(
-            f"cluster {self._client.alias}: group {plan.group}: {tp} was refused, and {rest}: "
-            f"{error}",
+            f"cluster {self._client.alias}: group {plan.group}: the offset of {tp} was "
+            f"refused, and {rest}: {error}",
             code=error.code,
         )
 

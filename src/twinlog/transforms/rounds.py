@@ -61,6 +61,7 @@ P = TypeVar("P")
 log = logging.getLogger(__name__)
 
 GROUP: Final = "twinlog-transforms"
+WITHOUT_RECORDS: Final = "the transforms fail even without records, so no record is the cause"
 NOT_OF_TRANSFORM: Final = frozenset(
     ("CHANNEL_LOST", "CHANNEL_UNREACHABLE", "CHANNEL_FINGERPRINT", "CORRUPT_MESSAGE")
 )
@@ -266,7 +267,7 @@ class Rounds:
         for several records takes too long.
         """
         if part.first == part.end:
-            raise TwinlogError(f"the transforms also fail without records: {error}")
+            raise TwinlogError(f"{WITHOUT_RECORDS}: {error}")
         if isinstance(error, JobTimedOut) and _offsets(part) > 1:
             raise error
         failures: list[RangeFailure] = []
@@ -285,7 +286,7 @@ class Rounds:
             offset, size = failure[0], max(2, size // 2)
             reason, is_sure = "", False
             if offset in left_out:
-                raise TwinlogError(f"the transforms also fail without records: {failure[1]}")
+                raise TwinlogError(f"{WITHOUT_RECORDS}: {failure[1]}")
             failures.append(RangeFailure(offset=offset, text=failure[1], transform=self.name))
             if self._stops(failures[-1]):
                 break

@@ -190,8 +190,8 @@ def _header(batch: memoryview) -> BatchHeader:
     header = read_header(batch)
     if header.magic != 2 or header.length != len(batch):
         raise CorruptData(
-            f"batch at offset {header.base_offset}: {len(batch)} bytes of magic {header.magic} are "
-            f"not one whole batch of magic 2 with {header.length} bytes"
+            f"batch at offset {header.base_offset}: expected one batch of magic 2 with "
+            f"{header.length} bytes, found {len(batch)} bytes of magic {header.magic}"
         )
     return header
 

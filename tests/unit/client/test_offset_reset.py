@@ -103,8 +103,8 @@ def offset(tp: TopicPartition, before: int | None) -> ResetOffset:
 @pytest.mark.parametrize(
     ("before", "sent", "said"),
     [
-        (7, [{HERE: 20, THERE: 20}, {HERE: 7}], "the others were set back"),
-        (None, [{HERE: 20, THERE: 20}], "1 other partition could not be set back (orders-0)"),
+        (7, [{HERE: 20, THERE: 20}, {HERE: 7}], "the other partitions were restored"),
+        (None, [{HERE: 20, THERE: 20}], "1 other partition could not be restored (orders-0)"),
     ],
 )
 def test_accepted_partitions_are_set_back_if_another_partition_is_rejected(

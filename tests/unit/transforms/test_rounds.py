@@ -292,7 +292,7 @@ def test_no_record_is_skipped_because_everything_fails(on_error: OnError) -> Non
     """
     broken = [True]
     rounds = ComputedRounds(fails=lambda _: "No space left" if broken else None, on_error=on_error)
-    with pytest.raises(TwinlogError, match="also fail without records: No space left"):
+    with pytest.raises(TwinlogError, match="so no record is the cause: No space left"):
         rounds.answer([part(0)])
     assert not rounds.skipped and not rounds.answers
     broken.clear()

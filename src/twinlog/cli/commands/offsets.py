@@ -456,7 +456,8 @@ def rewrite_checkpoint(
     CHECKPOINT belongs to a stopped query that has read the source with format("twinlog") or
     format("kafka"). NEW is a copy of it with the offsets of the same records on the target.
     CHECKPOINT is not changed. No mirror needs to run. If the query writes with format("twinlog") to
-    topics that the flow has copied, its mark is set on the target, too.
+    topics that the flow has copied completely, the number of its last micro-batch is also stored on
+    the target.
 
     \b
     twinlog offsets rewrite-checkpoint mm2.properties /data/orders-checkpoint /data/orders-on-B

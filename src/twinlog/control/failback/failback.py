@@ -192,9 +192,9 @@ def reverse_start(flow: str, divergence: LogDivergence) -> ReverseStart | None:
 
 def _unknown_tail_error(flow: str, divergence: LogDivergence, where: str) -> FlowError:
     return FlowError(
-        f"{divergence.target} of the target holds records {where} that never were on the source, "
-        "so the flow back has no single start offset; leave its topic out with --topics, and give "
-        "it another name on the way back",
+        f"{divergence.target} on the target has records that never were on the source ({where}). "
+        "So the reverse flow has no single start offset. Exclude the topic with --topics, and give "
+        "it another name in the reverse flow (twinlog.rename)",
         flow=flow,
         code="REVERSE_UNKNOWN",
     )

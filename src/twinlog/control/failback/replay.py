@@ -262,11 +262,11 @@ class Replay:
         ):
             return committed.offset
         raise self._scope.error(
-            f"the replay of {work.tail.source} reached offset {committed.offset}, and "
-            "no saved file has the record that was appended last: use --save with the folder of "
-            "the earlier run; if this is that folder, the source lost its end and was "
-            f"rewritten: compare the files with the records of {work.tail.target}, and append "
-            "missing ones by hand. Nothing was appended",
+            f"an earlier run replayed {work.tail.source} up to offset {committed.offset}, but no "
+            "saved file has the last record that it appended. Pass the folder of that run with "
+            "--save. If you did, the source's log was truncated and written again: compare the "
+            f"files with the records of {work.tail.target}, and append missing ones by hand. This "
+            "run appended nothing to this partition",
             code="REPLAY_UNKNOWN",
         )
 
