@@ -117,7 +117,9 @@ class TakePartition(StartFacts):
 
 
 class FanBranch(Struct, frozen=True, kw_only=True):
-    """One branch of a fan: its target partition, and its runs and mark in the offset map."""
+    """One target partition of a source partition whose records are distributed by key over several
+    (`Fan`), and the runs and mark of that copy in the offset map.
+    """
 
     target: TopicPartition
     runs: tuple[Run, ...]

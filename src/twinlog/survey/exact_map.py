@@ -104,7 +104,10 @@ class ExactMap:
         return out
 
     def _names(self, topics: Mapping[str, TopicMetadata]) -> dict[TopicId, str]:
-        """Return source names by topic ID of this cluster, or {} if brokers have no topic IDs."""
+        """Return the source topic's name for each topic ID of this cluster (the target), from the
+        newest term in the offset map. Empty if there is no map, or if the brokers have no topic
+        IDs.
+        """
         reader = self._map(topics)
         newest: dict[TopicId, tuple[Term, str]] = {}
         for key, partition_map in reader.read().items() if reader is not None else ():

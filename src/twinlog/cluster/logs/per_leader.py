@@ -139,7 +139,10 @@ class _Round(Generic[T]):
                 self.client.leaderless.pop(tp, None)
 
     def gives_up(self, tp: TopicPartition, error: TwinlogError) -> bool:
-        """Return True if the partition had no leader for too long, or in an earlier call."""
+        """Return True if `error` means that the partition has no reachable leader, and this has
+        lasted NO_LEADER_S (FAILOVER_S if the leader does not respond), or an earlier call of this
+        client has already given up on the partition.
+        """
         now = time.monotonic()
         if not has_no_leader(error):
             self.leaderless.pop(tp, None)

@@ -640,7 +640,9 @@ def _snapshot_of(  # noqa: PLR0913 (fields of a partition)
         records=records,
         copied=records,
         upstream=upstream,
-        is_left_known=lag == 0,  # only the leader estimates when the source deletes records
+        # without lag nothing can be lost; otherwise only the leader estimates when the source
+        # deletes records
+        is_left_known=lag == 0,
         code="" if error is None else error.code,
         message="" if error is None else error.message,
     )

@@ -267,7 +267,10 @@ class Verification:
         return self._compare(replace(section, view=view, mapped_copy=mapped_copy), rules)
 
     def _compare(self, section: _Section, rules: Rules) -> tuple[Compared, int]:
-        """Return the result, and the source offset up to which both logs are compared with it."""
+        """Compare a section. Return the result, and the source offset where the next section
+        begins: the section's end, or a later offset if the source has deleted the records there, or
+        if the copy began later.
+        """
         view, mapped_copy = section.view, section.mapped_copy
         reach = mapped_copy.reach or Reach(0, 0)
         source_start = log_starts(self._source, [view.source])[view.source]

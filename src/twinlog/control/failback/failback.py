@@ -143,10 +143,11 @@ class ReverseStart:
 
 
 def reverse_start(flow: str, divergence: LogDivergence) -> ReverseStart | None:
-    """Return where the flow back begins in a partition, or None if B does not have the partition.
+    """Return where the flow back (B to A) begins in a partition, or None if B does not have the
+    partition.
 
-    Raises FlowError (REVERSE_UNKNOWN) if B has records that never were on A between or before the
-    copied records. Then no single offset separates copied from new records.
+    Raises FlowError (REVERSE_UNKNOWN) if B has other records before or between the records that
+    were copied from A. Then no single offset separates copied from new records.
     """
     copy = divergence.copy
     if copy is None:

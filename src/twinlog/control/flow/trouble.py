@@ -115,7 +115,9 @@ class FlowTrouble:
         elif silence is not None:
             seen_at = self._seen_at
             self._degraded(silence, is_of_all=True)
-            self._seen_at = seen_at  # a lane that never lost the cluster need not reach it again
+            # keep the old time: a lane whose connection survived does not reach the source again,
+            # so the problem would never end
+            self._seen_at = seen_at
         elif self._seen_at == NEVER or any(
             lane.is_ready and lane.reached_at > self._seen_at for lane in all_lanes
         ):

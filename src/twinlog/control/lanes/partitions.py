@@ -130,8 +130,9 @@ because topics may be created and deleted for years.
 UNREACHABLE: Final = "UNREACHABLE"
 FIRST_PAUSE_S: Final = 0.1
 LEFT_OUT_S: Final = 30.0
-"""Maximum time in seconds that is subtracted from a problem's duration for a wait for late
-requests. It exceeds one such wait.
+"""Maximum seconds of waits for late requests that a problem's duration (`troubled_s`) does not
+include, because no lane can write during such a wait. One wait is shorter. After a lane has left,
+`is_begun` remains True for this long.
 """
 
 

@@ -314,8 +314,9 @@ class PartitionCopy:
 
     @property
     def is_idle(self) -> bool:
-        """Whether every record that was read is on the target. False after any trouble, because
-        rejected batches, and batches that got no response, are no longer in memory.
+        """Whether every record that was read is on the target, that is, no batch is queued, in
+        flight or rejected. False after any trouble: a batch that was rejected, or got no response,
+        is not queued any more either, but may be missing on the target.
         """
         is_copying = self.state is CopyState.COPYING and self.trouble is None
         return is_copying and not (self._queue or self._in_flight or self._splitter.refused)

@@ -158,8 +158,9 @@ class Origins:
 
 
 def _ordinal(runs: Sequence[Run], header: BatchHeader) -> int:
-    """Return the ordinal of the batch's first record, that is, the number of records that the flow
-    wrote before. It is the possible one nearest to the map's position (rule D).
+    """Return the ordinal of the batch's first record (the number of records that the flow wrote
+    before). The base sequence gives it only modulo 2^31, so the candidate nearest to the map's
+    position is used (rule D).
     """
     run = runs[max(0, following(runs, header.base_offset, DOWNSTREAM) - 1)]
     near = run.ordinal + header.base_offset - run.downstream

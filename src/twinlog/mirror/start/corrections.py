@@ -182,8 +182,9 @@ class ReplacementRuns(NamedTuple):
 
 
 class LostRuns:
-    """Finds runs that the map lacks before the target's last records, in a topic to which only this
-    flow writes. K (target offset minus ordinal) must be the same for all records that are compared.
+    """Finds the offset map's missing runs between its last run and the run of the target's last
+    records, by comparing both logs backwards. It assumes that only this flow writes to the topic,
+    so that K (target offset minus ordinal) is the same for all compared records.
     """
 
     def __init__(self, logs: BothLogs, k: int, *, compare_timestamp: bool) -> None:
