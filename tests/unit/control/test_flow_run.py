@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import pytest
 from msgspec import structs
 
-from tests.support.driver import Driver, LaneStub, plan_of, work_of
+from tests.support.driver import Driver, LaneStub, plan_of
 from twinlog.control.lanes.lanes import (
     HELLO_WITHIN_S,
     STEP_AFTER_S,
@@ -215,33 +215,6 @@ def test_a_lane_ends_for_a_lease_that_finds_no_slot(running: tuple[Driver, list[
     assert sorted(old[0].taken) == [here(n) for n in range(4)]
     driver.pass_time(WARM_UP_TIMEOUT_S + 5)
     assert not old[0].is_stopped, "the last one stays until the next lease has one"
-
-
-def test_the_only_lane_ends_for_a_lease_that_finds_no_slot(driver: Driver) -> None:
-    """With `local[1]`, or as many slots as flows, a flow's only lane has the slot for which the
-    next lease waits.
-    """
-    driver.most_lanes = 1
-    driver.run.tick()
-    old = driver.connect(1, 0).ready()
-    old.progress(*old.taken, ordinal=5)
-    driver.run.work = replaced = work_of(flow=driver.run.name)
-    driver.run.tick()
-    assert [lease.size for lease in driver.run.leases] == [1, 1]
-    driver.pass_time(WARM_UP_TIMEOUT_S - 1)
-    assert [old.is_stopped] == [False]
-    driver.pass_time(2)
-    assert [old.is_stopped] == [True]
-    old.gives_back(*old.taken, ordinal=9)
-    old.goes()
-    driver.jobs[0].is_done = True
-    driver.pass_time(1)
-    new = driver.connect(2, 0).ready()
-    assert new.sent[0] == replaced
-    assert new.taken == [here(n) for n in range(4)]
-    takes = [one for take in new.all_sent(Take) for one in take.partitions]
-    assert {one.handed.start.ordinal for one in takes if one.handed is not None} == {9}
-    assert len(driver.run.leases) == 1
 
 
 def test_partition_keeps_its_count_over_a_hand_over(running: tuple[Driver, list[LaneStub]]) -> None:

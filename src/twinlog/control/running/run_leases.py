@@ -150,9 +150,8 @@ class RunLeases:
         """Replace lanes of the previous lease by ready lanes with the same number. Then the slots
         of the replaced lanes are free for more lanes of the next lease.
 
-        If no slot is free, no lane of the next lease starts until one ends. So after a while, end
-        one lane of the previous lease, even its only one. If this frees no slot for the next lease,
-        end more of them while the previous lease has more lanes than the next one.
+        If the cluster now has fewer slots than the previous lease has lanes, no lane of the next
+        lease starts until one ends. So after a while, end one lane of the previous lease.
         """
         for lane in warm.ready_lanes if warm.is_partly_warm else ():
             old = before.lanes.get(lane.key.lane)
@@ -162,8 +161,7 @@ class RunLeases:
                 old.stop()
         waits_since = max(warm.started, before.changed)
         is_late = self._run.clock.monotonic() - waits_since > WARM_UP_TIMEOUT_S
-        least = warm.size if before.changed > warm.started else 0
-        if is_late and not warm.lanes and len(before.ready_lanes) > least:
+        if is_late and not warm.lanes and len(before.ready_lanes) > warm.size:
             max(before.ready_lanes, key=lambda lane: lane.key).stop()
             before.changed = self._run.clock.monotonic()
 
