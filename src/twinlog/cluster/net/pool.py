@@ -35,6 +35,10 @@ from twinlog.errors import (
 
 log = logging.getLogger(__name__)
 
+MOST_REJECTED: Final = 2
+"""Maximum number of addresses that may reject the credentials in one call. If all of them reject a
+wrong password, each attempt counts towards a lock-out of the account.
+"""
 CONNECT_TIMEOUT_S: Final = 10.0
 """Maximum time to connect in seconds, as socket.connection.setup.timeout.ms in Java. A silent
 broker must not use up the time of a call.
@@ -113,7 +117,10 @@ class ConnectionPool:
         failures: dict[str, TwinlogError] = {}
         began = self._clock()
         for host, port in self._addresses():
-            if failures and self._clock() - began >= self._most_s:
+            rejected = [e for e in failures.values() if isinstance(e, AuthenticationFailed)]
+            if len(rejected) == MOST_REJECTED or (
+                failures and self._clock() - began >= self._most_s
+            ):
                 break
             try:
                 self._first = self._open_any_connection(host, port)
@@ -127,8 +134,8 @@ class ConnectionPool:
             else:
                 self._failed_at.pop((host, port), None)
                 return self._first
-        rejected = (e for e in failures.values() if isinstance(e, AuthenticationFailed))
-        raise next(rejected, None) or self._error_of_all(failures)
+        errors = (e for e in failures.values() if isinstance(e, AuthenticationFailed))
+        raise next(errors, None) or self._error_of_all(failures)
 
     def _open_any_connection(self, host: str, port: int) -> Connection:
         """Open a connection. As long as no broker of the cluster has responded, raise NOT_KAFKA if
