@@ -16,6 +16,7 @@ these are closed, and lanes are not blocked.
 from __future__ import annotations
 
 import datetime
+import errno
 import logging
 import os
 import selectors
@@ -319,7 +320,10 @@ class ChannelServer:
                 (host, port), family=family, backlog=MAX_UNAUTHENTICATED
             )
         except OSError as error:
-            raise _no_address_error(f"this process cannot listen at {host}: {error}") from None
+            what = f"this process cannot listen at {host}: {error}"
+            if is_loopback(host) or error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
+                raise Unreachable(what, code="CHANNEL_UNREACHABLE") from None
+            raise _no_address_error(what) from None
         self._listener.setblocking(False)
         self.address = ChannelAddress(
             host=advertised_host or host,

@@ -178,6 +178,7 @@ class StartSearch:
                 f"({runs[0].downstream}): the target lost its log",
                 code="TARGET_TRUNCATED",
             )
+        self._check_regress(ordinal)
         if ordinal <= runs_from:
             raise PartitionError(
                 f"{self.request.target}: the log ends at {end}, but this start was given the rows "
@@ -185,7 +186,6 @@ class StartSearch:
                 "persists, run twinlog offsets rebuild",
                 fate=Fate.RETRIABLE,
             )
-        self._check_regress(ordinal)
         self._check_producer(ordinal, k)
         tail = self.logs.target_tail()
         self._check_last_batch(tail, ordinal, k)
