@@ -621,7 +621,7 @@ def test_a_replay_continues_only_with_the_files_of_the_last_appended_record(
     log[:] = [replace(one, record=one.record._replace(value=b"new")) for one in records(20, 21, 23)]
     again = work()._replace(files=tuple(save(tmp_path / "again")))
     for folder, wrong in ((other, rest), (tmp_path / "again", again)):
-        with pytest.raises(FlowError, match="--save with the folder of the earlier run") as caught:
+        with pytest.raises(FlowError, match="Pass the folder of that run with --save") as caught:
             Rows("orders").replay(monkeypatch, folder, at)._begun([wrong])
         assert caught.value.code == "REPLAY_UNKNOWN"
 

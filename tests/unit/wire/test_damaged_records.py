@@ -55,7 +55,7 @@ def test_bytes_after_the_last_record_are_corrupt(tail: bytes) -> None:
 def test_bytes_after_the_batch_are_corrupt() -> None:
     batch = encode_batch(SAMPLE, codec=Codec.NONE)
     for tail in (b"\x00", bytes(batch)):
-        with pytest.raises(CorruptData, match="not one whole batch"):
+        with pytest.raises(CorruptData, match="expected one batch of magic 2"):
             decode_batch(memoryview(batch + tail))
 
 
