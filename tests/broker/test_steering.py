@@ -346,20 +346,26 @@ def test_limit_that_comes_goes_and_changes_under_a_running_mirror(flow: Flow) ->
     assert flow.numbers(flow.orders) == list(range(401))
 
 
+def pause_row(flow: Flow, topic: str = "") -> Intent:
+    """Return an intent that pauses the flow, or one of its topics."""
+    return Intent(
+        bytes_per_second=None,
+        reason="",
+        flow=flow.name,
+        kind=IntentKind.PAUSE,
+        topic=topic,
+        is_set=True,
+        who="?",
+        at_ms=0,
+    )
+
+
 def test_intent_that_cannot_be_read_stops_nothing_and_begins_nothing(flow: Flow) -> None:
     later = flow.orders.replace("orders", "later")
     with Mirror(flow.file) as mirror:
         flow.put(flow.orders, 0, 1)
         eventually(lambda: flow.copied(flow.orders) == 1)
-        row = Intent(
-            bytes_per_second=None,
-            reason="",
-            flow=flow.name,
-            kind=IntentKind.PAUSE,
-            is_set=False,
-            who="?",
-            at_ms=0,
-        )
+        row = pause_row(flow)
         key, _ = row.encode()
         write(flow.target, key, b'{"v":1}')
         eventually(lambda: "STATE_CORRUPT" in state(mirror).reason)
@@ -386,16 +392,7 @@ def test_wanted_state_replaces_a_pause_that_cannot_be_read(flow: Flow) -> None:
     with Mirror(flow.file) as mirror:
         flow.put(flow.orders, 0, 1)
         eventually(lambda: flow.copied(flow.orders) == 1)
-        row = Intent(
-            bytes_per_second=None,
-            reason="",
-            flow=flow.name,
-            kind=IntentKind.PAUSE,
-            topic=flow.audit,
-            is_set=True,
-            who="?",
-            at_ms=0,
-        )
+        row = pause_row(flow, topic=flow.audit)
         write(flow.target, row.encode()[0], b'{"v":1}')
         eventually(lambda: "STATE_CORRUPT" in state(mirror).reason)
         wanted = WantedState.model_validate(

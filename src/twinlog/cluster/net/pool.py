@@ -115,27 +115,27 @@ class ConnectionPool:
             if connection.is_usable(SESSION_MARGIN_S):
                 return connection
         failures: dict[str, TwinlogError] = {}
+        rejected: list[AuthenticationFailed] = []
         began = self._clock()
         for host, port in self._addresses():
-            rejected = [e for e in failures.values() if isinstance(e, AuthenticationFailed)]
-            if len(rejected) == MOST_REJECTED or (
-                failures and self._clock() - began >= self._most_s
-            ):
+            is_late = self._clock() - began >= self._most_s
+            if len(rejected) == MOST_REJECTED or (failures and is_late):
                 break
             try:
                 self._first = self._open_any_connection(host, port)
             except TwinlogError as error:
-                # one broker may have an expired certificate, for example
-                is_of_address = isinstance(error, Unreachable | Disconnected | AuthenticationFailed)
-                if not is_of_address and error.code != "NOT_KAFKA":
+                if isinstance(error, AuthenticationFailed):
+                    rejected.append(error)  # one broker may have an expired certificate
+                elif not (
+                    isinstance(error, Unreachable | Disconnected) or error.code == "NOT_KAFKA"
+                ):
                     raise
                 self._failed_at[host, port] = self._clock()
                 failures[str(Address(host, port))] = error
             else:
                 self._failed_at.pop((host, port), None)
                 return self._first
-        errors = (e for e in failures.values() if isinstance(e, AuthenticationFailed))
-        raise next(errors, None) or self._error_of_all(failures)
+        raise rejected[0] if rejected else self._error_of_all(failures)
 
     def _open_any_connection(self, host: str, port: int) -> Connection:
         """Open a connection. As long as no broker of the cluster has responded, raise NOT_KAFKA if
