@@ -29,7 +29,7 @@ from twinlog.channel.server import (
     Peer,
 )
 from twinlog.errors import Disconnected
-from twinlog.spark.lease import LeaseJob
+from twinlog.spark.lease import LeaseJob, has_task
 from twinlog.spark.masters import slots_now, task_slots
 from twinlog.spark.options import SparkOptions
 from twinlog.spark.session import Engine, start_spark, stop_spark
@@ -171,6 +171,20 @@ def test_a_lease_and_its_successor_run_side_by_side(driver: Driver) -> None:
     assert {peer.identity.lease for peer in new_lanes} == {4}
     finish(old, old_lanes)
     assert not new.is_done
+    finish(new, new_lanes)
+    assert (old.error, new.error) == (None, None)
+
+
+def test_a_lease_knows_whether_spark_has_a_slot_for_it(driver: Driver) -> None:
+    old = driver.lease(14, "until_told", lanes=6)
+    old_lanes = driver.hellos(6)
+    new = driver.lease(15, "until_told", lanes=1)
+    assert not new.awaits_slot, "unknown until Spark was queried"
+    eventually(lambda: new.awaits_slot)
+    assert not new.is_done
+    finish(old, old_lanes)
+    new_lanes = driver.hellos(1)
+    assert has_task(driver.engine.context, new._group)
     finish(new, new_lanes)
     assert (old.error, new.error) == (None, None)
 

@@ -75,6 +75,7 @@ class JobStub:
     is_done: bool = False
     error: TwinlogError | None = None
     cancelled: int = 0
+    awaits_slot: bool = False
     copied: Sequence[LeaseCopy] = ()
 
     def cancel(self) -> None:
@@ -283,6 +284,7 @@ class Driver:
         self.clock = HandClock()
         self.most_lanes = lanes
         self.jobs: list[JobStub] = []
+        self.has_spark = True
         self._stubs: list[LaneStub] = []
         self.map_readings: list[Callable[[Maps], None]] = []
         self.maps = Maps({}, {}, 1)

@@ -120,6 +120,7 @@ class ProcessJob:
     processes: dict[int, subprocess.Popen[bytes] | ForkedLane] = field(default_factory=dict)
     attempts: dict[int, int] = field(default_factory=dict)
     cancelled: bool = False
+    awaits_slot: bool = False
     copied: Sequence[LeaseCopy] = ()
     error: TwinlogError | None = None
     _watcher: threading.Thread | None = None

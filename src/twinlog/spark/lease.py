@@ -36,6 +36,7 @@ log = logging.getLogger(__name__)
 SHOWN: Final = 1000
 """Maximum number of partitions of a lease that Spark's page lists."""
 NOTED_WITHIN_S: Final = 2.0
+LOOK_EVERY_S: Final = 5.0
 LAST_JOBS: Final = 100
 
 _OURS: Final = re.compile(r"^twinlog\.[\w.]+: (.*) \[([A-Z][A-Z0-9_]*)\]\s*$", re.MULTILINE)
@@ -91,6 +92,9 @@ class LeaseJob:
         self._group = f"{self._name}-{uuid.uuid4().hex[:8]}"
         self._description = description or self._name
         self._noting: threading.Thread | None = None
+        self._looking: threading.Thread | None = None
+        self._looked_at = 0.0
+        self._awaits_slot = False
         self._task = functools.partial(run_lane_task, entry=entry, lease=lease, address=address)
         self._lease = lease
         self._secrets = secrets
@@ -102,6 +106,22 @@ class LeaseJob:
     @property
     def is_done(self) -> bool:
         return self.done.is_set()
+
+    @property
+    def awaits_slot(self) -> bool:
+        """Return True if no task of the job has begun. Spark is queried in a thread every
+        LOOK_EVERY_S, and the value is False until the query ends.
+        """
+        is_looking = self._looking is not None and self._looking.is_alive()
+        if not is_looking and time.monotonic() - self._looked_at > LOOK_EVERY_S:
+            self._looked_at, self._awaits_slot = time.monotonic(), False
+            self._looking = threading.Thread(target=self._look, daemon=True)
+            self._looking.start()
+        return self._awaits_slot
+
+    def _look(self) -> None:
+        with suppress(Exception):  # Spark's application may have ended
+            self._awaits_slot = not has_task(self._context, self._group)
 
     def _run(self) -> None:
         try:
@@ -180,6 +200,16 @@ class LeaseJob:
             scala.cancelJobGroupAndFutureJobs(self._group)
         except Exception as error:  # noqa: BLE001 (py4j raises anything when the JVM is gone)
             log.info("%s could not be cancelled: %s", self._name, type(error).__name__)
+
+
+def has_task(context: SparkContext, group: str) -> bool:
+    """Return True if a task of this group's jobs has begun."""
+    tracker = context.statusTracker()
+    jobs = filter(None, map(tracker.getJobInfo, tracker.getJobIdsForGroup(group)))
+    stages = filter(None, (tracker.getStageInfo(at) for job in jobs for at in job.stageIds))
+    return any(
+        stage.numActiveTasks or stage.numCompletedTasks or stage.numFailedTasks for stage in stages
+    )
 
 
 def _is_shown(context: SparkContext) -> bool:

@@ -17,6 +17,8 @@ from typing import Any, Final
 
 from py4j.protocol import Py4JError
 
+from twinlog.spark.lease import has_task
+
 LOOK_S: Final = 1.0
 """Interval in seconds at which the running jobs are checked."""
 
@@ -38,20 +40,11 @@ class LimitedJob:
         """Subtract LOOK_S from the job's time if a task has begun. Cancel the job if no time is
         left. Must be called every LOOK_S seconds.
         """
-        self.has_begun = self.has_begun or self._has_task()
+        self.has_begun = self.has_begun or has_task(self.context, self.group)
         self.left_s -= LOOK_S if self.has_begun else 0.0
         if self.left_s <= 0 and not self.is_late:
             self.is_late = True
             self.context.cancelJobGroup(self.group)
-
-    def _has_task(self) -> bool:
-        tracker = self.context.statusTracker()
-        jobs = filter(None, map(tracker.getJobInfo, tracker.getJobIdsForGroup(self.group)))
-        stages = filter(None, (tracker.getStageInfo(at) for job in jobs for at in job.stageIds))
-        return any(
-            stage.numActiveTasks or stage.numCompletedTasks or stage.numFailedTasks
-            for stage in stages
-        )
 
 
 class JobWatch:

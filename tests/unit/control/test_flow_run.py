@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import pytest
 from msgspec import structs
 
-from tests.support.driver import Driver, LaneStub, plan_of
+from tests.support.driver import Driver, LaneStub, plan_of, work_of
 from twinlog.control.lanes.lanes import (
     HELLO_WITHIN_S,
     STEP_AFTER_S,
@@ -206,15 +206,63 @@ def test_a_lane_ends_for_a_lease_that_finds_no_slot(running: tuple[Driver, list[
     driver.most_lanes = 1  # the cluster has lost a worker
     driver.pass_time(301)
     assert [lease.size for lease in driver.run.leases] == [2, 1]
+    driver.jobs[1].awaits_slot = True
     driver.pass_time(WARM_UP_TIMEOUT_S - 5)
     assert not any(lane.is_stopped for lane in old)
     driver.pass_time(6)
     assert [lane.is_stopped for lane in old] == [False, True]
+    driver.jobs[1].awaits_slot = False  # a task begins in the freed slot
     old[1].gives_back(*old[1].taken)
     old[1].goes()
     assert sorted(old[0].taken) == [here(n) for n in range(4)]
     driver.pass_time(WARM_UP_TIMEOUT_S + 5)
     assert not old[0].is_stopped, "the last one stays until the next lease has one"
+
+
+@pytest.mark.parametrize("awaits_slot", [True, False])
+def test_the_only_lane_ends_for_a_lease_that_finds_no_slot(
+    driver: Driver, *, awaits_slot: bool
+) -> None:
+    """With `local[1]`, or as many slots as flows, a flow's only lane has the slot that the next
+    lease needs. If the next lease has started a lane that cannot connect, the copy goes on.
+    """
+    driver.most_lanes = 1
+    driver.run.tick()
+    old = driver.connect(1, 0).ready()
+    old.progress(*old.taken, ordinal=5)
+    driver.run.work = replaced = work_of(flow=driver.run.name)
+    driver.run.tick()
+    assert [lease.size for lease in driver.run.leases] == [1, 1]
+    driver.jobs[1].awaits_slot = awaits_slot
+    driver.pass_time(WARM_UP_TIMEOUT_S - 1)
+    assert not old.is_stopped
+    driver.pass_time(2)
+    assert old.is_stopped == awaits_slot
+    if not awaits_slot:
+        return
+    old.gives_back(*old.taken, ordinal=9)
+    old.goes()
+    driver.jobs[0].is_done = True
+    driver.pass_time(1)
+    new = driver.connect(2, 0).ready()
+    assert new.sent[0] == replaced
+    assert new.taken == [here(n) for n in range(4)]
+    takes = [one for take in new.all_sent(Take) for one in take.partitions]
+    assert {one.handed.start.ordinal for one in takes if one.handed is not None} == {9}
+    assert len(driver.run.leases) == 1
+
+
+def test_a_run_without_spark_removes_its_ended_lanes(driver: Driver) -> None:
+    """While Spark has no application, no lease starts, but everything else goes on."""
+    driver.run.tick()
+    driver.connect(1, 0).ready()
+    driver.has_spark, driver.jobs[0].is_done = False, True
+    driver.jobs[0].error = TwinlogError("its application has ended", code="LEASE")
+    driver.pass_time(60)
+    assert (driver.run.lanes(), len(driver.jobs)) == ([], 1)
+    driver.has_spark = True
+    driver.pass_time(1)
+    assert len(driver.jobs) == 2
 
 
 def test_partition_keeps_its_count_over_a_hand_over(running: tuple[Driver, list[LaneStub]]) -> None:

@@ -204,8 +204,7 @@ class ManagedFlow:
 
     def _tick(self, generation: Generation) -> None:
         run, once = generation.run, self.process.once
-        if self.process.can_lead or run.is_stopping:
-            run.tick()
+        run.tick()
         if run.is_stopping and self.phase is not Phase.ENDING:
             self.life.take(Step.DONE)
         if run.is_stopping and not once:
@@ -617,6 +616,10 @@ class RunHost:
 
     process: Process
     reads: Callable[[], Maps]
+
+    @property
+    def has_spark(self) -> bool:
+        return self.process.can_lead
 
     def start_lease(self, flow: FlowRun, lanes: int) -> tuple[int, Job]:
         return self.process.start_lease(flow, lanes)

@@ -52,6 +52,12 @@ class Job(Protocol):
     def is_done(self) -> bool: ...
     @property
     def error(self) -> TwinlogError | None: ...
+    @property
+    def awaits_slot(self) -> bool:
+        """Return True if no task of the job has begun. Does not wait for Spark: while this is
+        queried, the value is False.
+        """
+
     def cancel(self) -> None: ...
     def note(self, copied: Sequence[LeaseCopy]) -> None:
         """Show in Spark what the lanes of this job have copied."""

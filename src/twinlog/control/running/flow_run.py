@@ -51,6 +51,10 @@ ONCE_GIVES_UP_S: Final = 60.0
 class Host(Protocol):
     """The process as a run sees it: Spark, and threads for blocking work."""
 
+    @property
+    def has_spark(self) -> bool:
+        """Return True if Spark has an application, so that a lease can start."""
+
     def start_lease(self, flow: FlowRun, lanes: int) -> tuple[int, Job]:
         """Start a Spark job with this many lanes. Return its number in this process and the job."""
 
@@ -91,6 +95,7 @@ class FlowRun(RunState):
         self._leases = RunLeases(
             self,
             lambda lanes: host.start_lease(self, lanes),
+            lambda: host.has_spark,
             lane_count,
             lease_s=lease_s,
             first_change_s=first_change_s,

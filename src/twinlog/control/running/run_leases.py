@@ -71,17 +71,19 @@ class RunLeases:
         self,
         run: RunState,
         start: Callable[[int], tuple[int, Job]],
+        has_spark: Callable[[], bool],
         lane_count: Callable[[int, bool], int],
         *,
         lease_s: float,
         first_change_s: float,
     ) -> None:
         """`start` starts a Spark job with a number of lanes, and returns the lease's number and the
-        job. `lane_count` gets the number of partitions and whether their traffic is light, and
+        job. It is not called while `has_spark` returns False. `lane_count` gets the number of partitions and whether their traffic is light, and
         returns a number of lanes.
         """
         self._run = run
         self._start = start
+        self._has_spark = has_spark
         self._lane_count = lane_count
         self._lease_s = lease_s
         self._next_change = run.clock.monotonic()
@@ -122,7 +124,7 @@ class RunLeases:
         )
         if lasts and (now < self._next_change or run.once):
             return
-        if self.retry.is_due and run.partitions:
+        if self.retry.is_due and run.partitions and self._has_spark():
             size = max(1, self._lane_count(len(run.partitions), run.uses_one_lane))
             number, job = self._start(size)
             lease = Lease(
@@ -150,8 +152,9 @@ class RunLeases:
         """Replace lanes of the previous lease by ready lanes with the same number. Then the slots
         of the replaced lanes are free for more lanes of the next lease.
 
-        If the cluster now has fewer slots than the previous lease has lanes, no lane of the next
-        lease starts until one ends. So after a while, end one lane of the previous lease.
+        If Spark has no free slot, for example because the cluster has lost a worker, no lane of the
+        next lease starts until one ends. So after a while, end one lane of the previous lease, even
+        its last one. If the next lease has started a lane that does not connect, none is ended.
         """
         for lane in warm.ready_lanes if warm.is_partly_warm else ():
             old = before.lanes.get(lane.key.lane)
@@ -161,7 +164,7 @@ class RunLeases:
                 old.stop()
         waits_since = max(warm.started, before.changed)
         is_late = self._run.clock.monotonic() - waits_since > WARM_UP_TIMEOUT_S
-        if is_late and not warm.lanes and len(before.ready_lanes) > warm.size:
+        if is_late and not warm.lanes and before.ready_lanes and warm.job.awaits_slot:
             max(before.ready_lanes, key=lambda lane: lane.key).stop()
             before.changed = self._run.clock.monotonic()
 
