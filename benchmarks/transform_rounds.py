@@ -21,10 +21,11 @@ import psutil
 from benchmarks.payload import make_key, make_values
 from benchmarks.transform_job import arrow_udf, filter_and_mask, python_udf
 from tests.support.range_port import StubPort, batches_of
+from twinlog.mirror.copy.range_intake import RANGE_BYTES
 from twinlog.mirror.copy.ranges import SourceRange
 from twinlog.records.lent import LentRanges
 from twinlog.spark.application import RangePorts
-from twinlog.transforms import Transform, mask_json
+from twinlog.transforms import Transform, mask_json, memory
 from twinlog.transforms.application import ROUNDS_AT_ONCE, Application
 from twinlog.transforms.rounds import Rounds
 from twinlog.transforms.session import local_session
@@ -36,6 +37,8 @@ __all__ = ["main"]
 FIRST_MS: Final = 1_700_000_000_000
 PER_BATCH: Final = 16
 """Number of records in a batch, as in a producer's batch of 16 KB."""
+MEMORY: Final = 1 << 30
+"""Limit of the application's memory in bytes, as by default."""
 FEW: Final = 50
 """Number of records in a range of steady traffic."""
 POLL_S: Final = 0.001
@@ -107,13 +110,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
     few, many = records(FEW), records(given.rows)
     print(f"a range: {FEW} records, {len(few)} bytes; {given.rows} records, {len(many)} bytes")
     lane = Lane()
-    with local_session("benchmark", cores=given.cores) as spark:
+    flags, at_once = memory.jvm_flags(MEMORY), memory.bytes_at_once(MEMORY)
+    reserved = {"spark.testing.reservedMemory": str(memory.RESERVED)}
+    with local_session("benchmark", cores=given.cores, flags=flags, settings=reserved) as spark:
         lent = LentRanges(ports=(), codec=Codec.LZ4, max_bytes=1 << 20)
         application = Application(
             begin=lambda offer: Rounds(
-                spark=spark, transform=TRANSFORMS[offer.transform], lent=lent
+                spark=spark,
+                transform=TRANSFORMS[offer.transform],
+                lent=lent,
+                round_bytes=at_once // ROUNDS_AT_ONCE - RANGE_BYTES,
             ),
             say=print,
+            bytes_at_once=at_once,
         )
         application.watch.connect(RangePorts(ports=(lane.port.address,)))
         for _ in range(ROUNDS_AT_ONCE):

@@ -51,12 +51,10 @@ def payload_bytes(limit: int) -> int:
 
 
 def jvm_flags(limit: int) -> tuple[str, ...]:
-    """Return JVM flags that keep the heap small: it grows late and shrinks soon."""
+    """Return JVM flags that bound its memory."""
     return (
         f"-Xmx{heap_bytes(limit) // MEBIBYTE}m",
         "-Xmn64m",
-        "-XX:MinHeapFreeRatio=10",
-        "-XX:MaxHeapFreeRatio=25",
         # with this order, Arrow's buffers above 1 MiB are not pooled, so they are freed immediately
         "-Dio.netty.allocator.maxOrder=7",
         "-Dio.netty.allocator.numDirectArenas=2",

@@ -78,8 +78,8 @@ class RunLeases:
         first_change_s: float,
     ) -> None:
         """`start` starts a Spark job with a number of lanes, and returns the lease's number and the
-        job. It is not called while `has_spark` returns False. `lane_count` gets the number of partitions and whether their traffic is light, and
-        returns a number of lanes.
+        job. It is not called while `has_spark` returns False. `lane_count` gets the number of
+        partitions and whether their traffic is light, and returns a number of lanes.
         """
         self._run = run
         self._start = start
