@@ -123,7 +123,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
         _await(broker, node, "OPEN", {**last, "security.protocol": "SASL_PLAINTEXT"})
         yield broker
     finally:
-        node.end(patience=10)
+        node.process.end(patience=10)
 
 
 def _broker_certificates(folder: Path) -> dict[str, str]:
@@ -172,7 +172,7 @@ def _await(broker: Broker, node: KafkaNode, listener: str, keys: Mapping[str, st
             if broker.connect(listener, keys) == 1:
                 return
         except ClusterError as error:
-            if time.monotonic() > deadline or not node.alive:
+            if time.monotonic() > deadline or not node.process.alive:
                 pytest.fail(f"the broker did not start: {error}\n{node.log_tail()}")
         time.sleep(0.2)
 

@@ -18,7 +18,8 @@ import signal
 import socket
 import struct
 import subprocess
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import KW_ONLY, asdict, dataclass, field
 from pathlib import Path
 from typing import Final, Self
@@ -42,7 +43,7 @@ from twinlog.sandbox.layout import (
     to_properties,
     write_state,
 )
-from twinlog.sandbox.processes import MarkedProcess, spawn, wait_until
+from twinlog.sandbox.processes import NO_PROCESS, MarkedProcess, spawn, wait_until
 
 BOOTSTRAP: Final = "bootstrap.checkpoint"
 """File with the feature levels of a new cluster, which its first controller reads."""
@@ -69,17 +70,12 @@ class KafkaNode:
         return self.folder / "server.properties"
 
     @property
-    def process(self) -> MarkedProcess | None:
-        """The process that was last started for the node, running or not, or None."""
-        try:
+    def process(self) -> MarkedProcess:
+        """The process that was last started for the node, running or not."""
+        pid = NO_PROCESS
+        with suppress(FileNotFoundError, ValueError):
             pid = int((self.folder / "pid").read_text(encoding="ascii"))
-        except (FileNotFoundError, ValueError):
-            return None
         return MarkedProcess(pid=pid, marker=str(self.settings))
-
-    @property
-    def alive(self) -> bool:
-        return (process := self.process) is not None and process.alive
 
     def write(self, properties: Mapping[str, str]) -> None:
         # private folders, because the settings of a secured cluster have passwords, and its data
@@ -105,22 +101,6 @@ class KafkaNode:
             output=self.log,
         )
         (self.folder / "pid").write_text(str(process.pid), encoding="ascii")
-
-    def signal(self, number: signal.Signals) -> None:
-        if (process := self.process) is not None:
-            process.send(number)
-
-    def freeze(self) -> None:
-        if (process := self.process) is not None:
-            process.freeze()
-
-    def kill(self) -> None:
-        if (process := self.process) is not None:
-            process.kill()
-
-    def end(self, *, patience: float) -> None:
-        if (process := self.process) is not None:
-            process.end(patience=patience)
 
     def log_tail(self, lines: int = 40) -> str:
         try:
@@ -333,11 +313,11 @@ class LocalCluster:
             return
         nodes = self._nodes()
         for node in nodes:  # signal all before waiting: a controlled shutdown needs a controller
-            node.signal(signal.SIGKILL if self._temporary else signal.SIGTERM)
-            node.signal(signal.SIGCONT)
-        wait_until(lambda: not any(node.alive for node in nodes), within=_STOP_SECONDS)
+            node.process.send(signal.SIGKILL if self._temporary else signal.SIGTERM)
+            node.process.send(signal.SIGCONT)
+        wait_until(lambda: not any(node.process.alive for node in nodes), within=_STOP_SECONDS)
         for node in nodes:
-            node.kill()
+            node.process.kill()
         self._release_ports()
         stop_watchdog(self.folder)
         if self._temporary:
@@ -380,27 +360,23 @@ class LocalCluster:
     def broker_pids(self) -> dict[int, int]:
         """Process IDs of the nodes that run or are frozen, by node ID."""
         nodes = self._nodes() if self.folder is not None else []
-        return {
-            node.node_id: node.process.pid
-            for node in nodes
-            if node.process is not None and node.process.alive
-        }
+        return {node.node_id: node.process.pid for node in nodes if node.process.alive}
 
     def kill(self, node_id: int) -> None:
         """Kill a node (SIGKILL), and wait until it has ended."""
-        self._node(node_id).kill()
+        self._node(node_id).process.kill()
 
     def freeze(self, node_id: int) -> None:
         """Freeze a node's process (SIGSTOP). Its connections stay open, but it does not respond."""
-        self._node(node_id).freeze()
+        self._node(node_id).process.freeze()
 
     def thaw(self, node_id: int) -> None:
-        self._node(node_id).signal(signal.SIGCONT)
+        self._node(node_id).process.send(signal.SIGCONT)
 
     def restart(self, node_id: int) -> None:
         """Shut down a node if it runs, start it on the same ports, and wait until it is ready."""
         node = self._node(node_id)
-        node.end(patience=_STOP_SECONDS)
+        node.process.end(patience=_STOP_SECONDS)
         self._spawn(node, self._jars())
         self._wait_ready([node])
 
@@ -452,7 +428,7 @@ class LocalCluster:
                 if attempt == _PORT_ATTEMPTS or not self._may_start_better(nodes):
                     raise
                 for node in nodes:
-                    node.kill()
+                    node.process.kill()
             else:
                 return
 
@@ -461,7 +437,7 @@ class LocalCluster:
         broker bound it, or because a process ended without output. A wrong configuration causes
         output.
         """
-        ended_silent = any(not node.alive and not node.log_tail() for node in nodes)
+        ended_silent = any(not node.process.alive and not node.log_tail() for node in nodes)
         return ended_silent or "Address already in use" in self.logs()
 
     def _prepare(self, nodes: list[KafkaNode], jars: Path) -> None:
@@ -501,7 +477,7 @@ class LocalCluster:
 
         def all_ready() -> bool:
             waiting[:] = [node for node in waiting if not self._knows(node, expected)]
-            return not waiting or any(not node.alive for node in waiting)
+            return not waiting or any(not node.process.alive for node in waiting)
 
         wait_until(all_ready, within=_READY_SECONDS)
         if waiting:
@@ -513,20 +489,16 @@ class LocalCluster:
 
     def _knows(self, node: KafkaNode, expected: set[int]) -> bool:
         port = self.ports[node.node_id][self.listeners.internal]
-        return _answers(lambda: known_brokers(port, self.listeners.credentials) >= expected)
+        try:
+            return known_brokers(port, self.listeners.credentials) >= expected
+        except OSError:
+            return False
 
     def _write_state(self) -> None:
         known = {name: getattr(self, name) for name in _STORED}
         known |= {"listeners": asdict(self.listeners), "ports": self.ports}
         known |= {"cluster_id": self.cluster_id, "temporary": self._temporary}
         write_state(self._home(), known)
-
-
-def _answers(question: Callable[[], bool]) -> bool:
-    try:
-        return question()
-    except OSError:
-        return False
 
 
 # The watchdog ends a cluster whose owner died without stopping it. It is a shell script that waits
@@ -549,19 +521,9 @@ def start_watchdog(folder: Path, *, owner: int, temporary: bool) -> None:
     """Start a watchdog that kills the folder's brokers when process `owner` has ended, and then
     removes a temporary folder.
     """
-    process = spawn(
-        [
-            "sh",
-            "-c",
-            _SCRIPT,
-            "twinlog-watchdog",
-            str(owner),
-            str(folder),
-            "yes" if temporary else "no",
-        ],
-        marker=str(folder),
-        output=Path(os.devnull),
-    )
+    command = ["sh", "-c", _SCRIPT, "twinlog-watchdog", str(owner), str(folder)]
+    command.append("yes" if temporary else "no")
+    process = spawn(command, marker=str(folder), output=Path(os.devnull))
     (folder / "watchdog.pid").write_text(str(process.pid), encoding="ascii")
 
 

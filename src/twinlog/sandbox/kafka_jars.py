@@ -17,9 +17,8 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 from xml.sax.saxutils import quoteattr
 
 from twinlog.errors import EnvironmentMissing
@@ -35,46 +34,18 @@ _ATTEMPTS = 2
 _TIMEOUT_SECONDS = 900
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Artifact:
-    organisation: str
-    name: str
-    version: str
+class _JarSet(NamedTuple):
+    """An artifact of Kafka, with the jars that it needs."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _JarSet:
     folder: str
     what: str
-    artifacts: tuple[_Artifact, ...]
+    artifact: str
+    version: str
 
 
 # Kafka logs through slf4j 1.7 but does not depend on a binding, without which a broker's log is
 # empty.
-_LOGGING = _Artifact(
-    organisation="org.apache.logging.log4j", name="log4j-slf4j-impl", version="2.25.4"
-)
-
-
-def _broker(version: str) -> _JarSet:
-    return _JarSet(
-        folder=f"kafka-{version}",
-        what=f"Kafka {version}",
-        artifacts=(
-            _Artifact(organisation="org.apache.kafka", name="kafka_2.13", version=version),
-            _LOGGING,
-        ),
-    )
-
-
-_MIRROR_MAKER = _JarSet(
-    folder=f"mirror-maker-{KAFKA_VERSION}",
-    what=f"MirrorMaker 2 {KAFKA_VERSION}",
-    artifacts=(
-        _Artifact(organisation="org.apache.kafka", name="connect-mirror", version=KAFKA_VERSION),
-        _LOGGING,
-    ),
-)
+_LOGGING: Final = ("org.apache.logging.log4j", "log4j-slf4j-impl", "2.25.4")
 
 
 def default_cache(environment: Mapping[str, str]) -> Path:
@@ -85,12 +56,14 @@ def default_cache(environment: Mapping[str, str]) -> Path:
 
 def find_or_fetch(cache: Path | None = None, version: str = KAFKA_VERSION) -> Path:
     """Return the folder of the jars of a broker of this version. Downloads them if necessary."""
-    return _find_or_fetch(_broker(version), cache)
+    jars = _JarSet(f"kafka-{version}", f"Kafka {version}", "kafka_2.13", version)
+    return _find_or_fetch(jars, cache)
 
 
 def mirror_maker_jars(cache: Path | None = None) -> Path:
     """Return the folder of MirrorMaker 2's jars, for the benchmark and for compatibility tests."""
-    return _find_or_fetch(_MIRROR_MAKER, cache)
+    folder, what = f"mirror-maker-{KAFKA_VERSION}", f"MirrorMaker 2 {KAFKA_VERSION}"
+    return _find_or_fetch(_JarSet(folder, what, "connect-mirror", KAFKA_VERSION), cache)
 
 
 def _find_or_fetch(jars: _JarSet, cache: Path | None) -> Path:
@@ -115,18 +88,18 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def _fetch(jars: _JarSet, cache: Path, folder: Path) -> None:
-    check_known(jars.folder, jars.what)
+    if not known_sums(jars.folder):
+        raise EnvironmentMissing(
+            f"{jars.what} is not a version whose jars Twinlog has checksums of; use a version in "
+            f"{LIST}"
+        )
     sys.stderr.write(f"fetching {jars.what} into {folder}\n")
     shutil.rmtree(folder, ignore_errors=True)
     with tempfile.TemporaryDirectory(dir=cache, prefix=".fetch-") as scratch:
         new = Path(scratch) / "jars"
         new.mkdir()
         _run_ivy(jars, cache, new)
-        todo = (
-            "check which server the jars came from (a proxy?), move Ivy's copies in "
-            f"{cache / 'ivy'} away, and try again"
-        )
-        check_jars(jars.folder, jars.what, new, todo)
+        _check_jars(jars, cache, new)
         (new / "complete").touch()
         new.rename(folder)
 
@@ -170,9 +143,12 @@ def _reason(output: str) -> str:
 
 def _ivy_module(jars: _JarSet) -> str:
     dependencies = "".join(
-        f"<dependency org={quoteattr(each.organisation)} name={quoteattr(each.name)}"
-        f' rev={quoteattr(each.version)} conf="default->default"/>'
-        for each in jars.artifacts
+        f"<dependency org={quoteattr(organisation)} name={quoteattr(name)}"
+        f' rev={quoteattr(version)} conf="default->default"/>'
+        for organisation, name, version in (
+            ("org.apache.kafka", jars.artifact, jars.version),
+            _LOGGING,
+        )
     )
     return (
         '<ivy-module version="2.0"><info organisation="twinlog" module="sandbox"/>'
@@ -212,21 +188,9 @@ def known_sums(name: str) -> dict[str, str]:
     return {path.partition("/")[2]: digest for digest, path in lines if path.startswith(f"{name}/")}
 
 
-def check_known(name: str, what: str) -> None:
-    """Raise EnvironmentMissing, which names the set as `what`, if the list of checksums lacks set
-    `name`. Called before any download.
-    """
-    if not known_sums(name):
-        raise EnvironmentMissing(
-            f"{what} is not a version whose jars Twinlog has checksums of; use a version in {LIST}"
-        )
-
-
-def check_jars(name: str, what: str, folder: Path, todo: str) -> None:
-    """Check that the folder has exactly the jars of set `name`, by their SHA-256. Otherwise raise
-    EnvironmentMissing, which names the set as `what` and contains the advice `todo`.
-    """
-    known = known_sums(name)
+def _check_jars(jars: _JarSet, cache: Path, folder: Path) -> None:
+    """Raise EnvironmentMissing unless the folder has exactly the jars of the set, by SHA-256."""
+    known = known_sums(jars.folder)
     sums = {path.name: _sum_of(path) for path in sorted(folder.iterdir())}
     for jar in sorted(known.keys() | sums.keys()):
         if sums.get(jar) == known.get(jar):
@@ -237,7 +201,10 @@ def check_jars(name: str, what: str, folder: Path, todo: str) -> None:
             why = f"{jar} does not belong to it"
         else:
             why = f"{jar} is a different file: its SHA-256 is {sums[jar]}, not {known[jar]}"
-        raise EnvironmentMissing(f"{what} was downloaded, but {why}; nothing was installed; {todo}")
+        raise EnvironmentMissing(
+            f"{jars.what} was downloaded, but {why}; nothing was installed; check which server the "
+            f"jars came from (a proxy?), move Ivy's copies in {cache / 'ivy'} away, and try again"
+        )
 
 
 def _sum_of(path: Path) -> str:

@@ -12,6 +12,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +20,9 @@ import psutil
 
 _POLL_SECONDS = 0.02
 _EXEC_SECONDS = 1.0
+
+NO_PROCESS = 0
+"""Used instead of a process ID before a process is started. Such a MarkedProcess is not alive."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,15 +34,15 @@ class MarkedProcess:
 
     @property
     def alive(self) -> bool:
+        if self.pid == NO_PROCESS:
+            return False
         _reap(self.pid)
         return any(self.marker in part for part in _command_line(self.pid))
 
     def send(self, number: signal.Signals) -> None:
         if self.alive:
-            try:
+            with suppress(ProcessLookupError):
                 os.kill(self.pid, number)
-            except ProcessLookupError:
-                return
 
     def freeze(self) -> None:
         """Send SIGSTOP, and wait until all threads are stopped."""
