@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from itertools import chain, islice
@@ -33,6 +33,7 @@ from twinlog.cli.terminal.tables import (
     Cell,
     Column,
     fitted_table,
+    indented,
     multiline_text,
     row,
     shown_width,
@@ -74,50 +75,35 @@ def error_parts(error: ConfigError) -> Iterator[RenderableType]:
     file = errors[0].file
     found = ", ".join(problems)
     yield text(("NOT READY", "bold red"), f": {file}: {found}; no cluster was queried")
-    table = _keys_table()
-    for mistake in errors:
-        # show the code only if it is more specific than that of all configuration errors
-        code = "" if mistake.code == ConfigError.code else f" [{mistake.code}]"
-        where = _location(mistake.file, mistake.line, file)
-        row(
-            table,
-            text("error", style="red"),
-            where,
-            _key(mistake.key or ""),
-            f"{mistake.what}{code}",
-        )
-    _add(table, error.warnings, file)
-    yield table
+    yield _keys_table(errors, error.warnings, file)
 
 
-def warning_parts(warnings: Iterable[ConfigWarning]) -> Iterator[RenderableType]:
+def warning_parts(warnings: Sequence[ConfigWarning]) -> Iterator[RenderableType]:
     """Yield a table with a row for each warning."""
-    shown = list(warnings)
-    if shown:
-        table = _keys_table()
-        _add(table, shown, shown[0].file)
-        yield table
+    if warnings:
+        yield _keys_table((), warnings, warnings[0].file)
 
 
-def _add(table: Table, warnings: Iterable[ConfigWarning], file: str | None) -> None:
-    """Add a row for each warning. Warnings about `file` are shown with their line only."""
-    for warning in sorted(warnings, key=lambda warning: (warning.file, warning.line or 0)):
-        where = _location(warning.file, warning.line, file)
-        row(
-            table,
-            text("warning", style="yellow"),
-            where,
-            _key(warning.key),
-            f"{warning.message} [{warning.code}]",
-        )
-
-
-def _keys_table() -> Table:
+def _keys_table(
+    errors: Iterable[ConfigError], warnings: Iterable[ConfigWarning], file: str | None
+) -> Table:
+    """Return a table with a row for each error and warning. Those about `file` are shown with their
+    line only.
+    """
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, show_header=False)
     table.add_column(min_width=len("warning"), no_wrap=True)
     table.add_column(justify="right", overflow="fold")
     table.add_column(overflow="fold", max_width=KEY_WIDTH)
     table.add_column(overflow="fold")
+    for each in errors:
+        # show the code only if it is more specific than that of all configuration errors
+        code = "" if each.code == ConfigError.code else f" [{each.code}]"
+        where = _location(each.file, each.line, file)
+        row(table, text("error", style="red"), where, _key(each.key or ""), f"{each.what}{code}")
+    for warning in sorted(warnings, key=lambda warning: (warning.file, warning.line or 0)):
+        where = _location(warning.file, warning.line, file)
+        message = f"{warning.message} [{warning.code}]"
+        row(table, text("warning", style="yellow"), where, _key(warning.key), message)
     return table
 
 
@@ -156,8 +142,7 @@ def explanation_parts(config: MirrorConfig, *, with_defaults: bool) -> Iterator[
             yield from _keys([key for key in acting if not key.file], config)
         if flow.differences:
             yield text((flow.flow, "bold"), ": differences from MirrorMaker 2")
-            for line in flow.differences:
-                yield Padding(text(line), (0, 0, 0, 2), expand=False)
+            yield from map(indented, flow.differences)
         yield text()
     idle = without_meaning(config)
     if idle:
@@ -174,7 +159,7 @@ def _keys(keys: Iterable[ExplainedKey], config: MirrorConfig) -> Iterator[Render
         line.append_text(text(f"  ({_origin(key, config)})", style="dim"))
         line.overflow = "fold"
         yield Padding(line, (0, 0, 0, 2), expand=False)
-        yield Padding(text(mark + key.meaning), (0, 0, 0, 6), expand=False)
+        yield indented(mark + key.meaning, blanks=6)
 
 
 def _origin(key: ExplainedKey, config: MirrorConfig) -> str:

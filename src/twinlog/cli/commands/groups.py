@@ -96,7 +96,7 @@ def _groups(groups: Iterable[GroupReadiness]) -> Table:
             f"  {group.group}",
             text("yes", style="green") if group.is_ready else text("no", style="yellow"),
             group.source_side.state or "?",
-            str(len(group.committed)),
+            len(group.committed),
             count(group.lag),
             f"{exact} of {len(group.committed)}",
             "; ".join(group.why_not),
@@ -114,8 +114,7 @@ def _offset_rows(groups: Iterable[GroupReadiness]) -> Iterator[RenderableType]:
     names = ("  group", "topic", "partition", "offset", "lag", "resumes in", "at", "")
     table = plain_table(*names, numbers=NUMBERS)
     for group, at in rows:
-        where = str(at.partition), str(at.offset), count(at.lag)
-        to_offset = "" if at.to_offset is None else str(at.to_offset)
-        row(table, f"  {group}", at.topic, *where, at.to_topic or "", to_offset, at.why_not)
+        where = at.partition, at.offset, count(at.lag)
+        row(table, f"  {group}", at.topic, *where, at.to_topic, at.to_offset, at.why_not)
     yield text()
     yield table

@@ -11,7 +11,6 @@ import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from io import TextIOWrapper
@@ -181,20 +180,6 @@ topic.
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunOptions:
-    """The values of `run_options`, which determine how a configuration is run."""
-
-    once: bool
-    lanes: int | None
-    spark: SparkOptions
-    listen: str | None
-    log_file: Path | None
-    log_format: LogFormat
-    adopt_mm2: bool = False
-    connector: str | None = None
-
-
 run_options = options(
     option(
         "--once",
@@ -233,7 +218,7 @@ run_options = options(
     ),
     format_option,
 )
-"""Add the options of a mirror's run, whose values are passed to RunOptions."""
+"""Add the options of a mirror's run, whose values are passed to `run_configuration`."""
 
 
 COLLECTED_AFTER: Final = (50_000, 20, 20)
@@ -266,7 +251,7 @@ def mirror(files: tuple[Path, ...], clusters: str | None, **options: Any) -> Ans
     """
     spark = take_spark_options(options)
     read = configuration(files, clusters)
-    return run_configuration(read, files[0], RunOptions(spark=spark, **options))
+    return run_configuration(read, files[0], spark=spark, **options)
 
 
 @click.command("mirror-maker", cls=Command, context_settings={"allow_extra_args": True})
@@ -285,12 +270,23 @@ def mirror_maker(**arguments: Any) -> Answer:
         --whitelist 'orders|pay.*'
     """
     consumer, read = configuration_of_pair(arguments)
-    return run_configuration(
-        read, consumer, RunOptions(spark=take_spark_options(arguments), **arguments)
-    )
+    spark = take_spark_options(arguments)
+    return run_configuration(read, consumer, spark=spark, **arguments)
 
 
-def run_configuration(read: Callable[[], MirrorConfig], file: Path, options: RunOptions) -> Answer:
+def run_configuration(  # noqa: PLR0913 (the options)
+    read: Callable[[], MirrorConfig],
+    file: Path,
+    *,
+    once: bool,
+    lanes: int | None,
+    spark: SparkOptions,
+    listen: str | None,
+    log_file: Path | None,
+    log_format: LogFormat,
+    adopt_mm2: bool = False,
+    connector: str | None = None,
+) -> Answer:
     """Run the configuration that `read` returns until it is done or stopped, and return the answer
     of the command. `read` is called again to reload `file`.
     """
@@ -304,14 +300,14 @@ def run_configuration(read: Callable[[], MirrorConfig], file: Path, options: Run
     from twinlog.threads import ThreadWatch
 
     is_quiet, verbose = loudness() is Loudness.QUIET, loudness() is Loudness.VERBOSE
-    configure_logs(options.log_file, options.log_format, verbose=verbose)
-    if options.listen is not None:
-        parse_listen(options.listen)  # report wrong usage before reading the files
+    configure_logs(log_file, log_format, verbose=verbose)
+    if listen is not None:
+        parse_listen(listen)  # report wrong usage before reading the files
     # check extras and transforms before HTTP starts, although run_mirror checks them, too
     require_extra("pyspark", "spark", "twinlog mirror")
     config = refuse_transforms(read())
-    once, for_programs = options.once, is_for_programs()
-    address = parse_listen(options.listen or str(config.http_listener or DEFAULT_LISTEN))
+    for_programs = is_for_programs()
+    address = parse_listen(listen or str(config.http_listener or DEFAULT_LISTEN))
     if address is not None:
         require_extra("uvicorn", "spark", "HTTP (--listen off turns it off)")
     for warning in config.warnings:
@@ -332,7 +328,7 @@ def run_configuration(read: Callable[[], MirrorConfig], file: Path, options: Run
             None if once else lambda signal: commands.put(Reload(who=signal)),
         ),
         watched(file, address, commands.stopping, on_served, thread_watch, current) as watch,
-        shown(once=once, stream=people, json_logs=options.log_format is LogFormat.JSON) as progress,
+        shown(once=once, stream=people, json_logs=log_format is LogFormat.JSON) as progress,
     ):
 
         def on_snapshot(flows: list[FlowSnapshot]) -> None:
@@ -345,9 +341,9 @@ def run_configuration(read: Callable[[], MirrorConfig], file: Path, options: Run
             file,
             MirrorOptions(
                 once=once,
-                lanes=options.lanes,
-                spark=options.spark,
-                adopts=storages(config, adopt_mm2=options.adopt_mm2, connector=options.connector),
+                lanes=lanes,
+                spark=spark,
+                adopts=storages(config, adopt_mm2=adopt_mm2, connector=connector),
                 commands=commands,
                 read_again=None if once else read,
                 on_snapshot=on_snapshot,

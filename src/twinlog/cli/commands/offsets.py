@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 from rich.console import RenderableType
+from rich.table import Table
 
 from twinlog.cli.options import candidates
 from twinlog.cli.options.candidates import names_of_topics
@@ -31,7 +31,6 @@ from twinlog.cli.options.option import option
 from twinlog.cli.terminal.output import Answer, is_for_programs, write_line
 from twinlog.cli.terminal.reading import ReadingLine
 from twinlog.cli.terminal.tables import (
-    offsets_table,
     plain_table,
     row,
     text,
@@ -44,7 +43,7 @@ from twinlog.model import Flow
 from twinlog.quantities import count, first_few, plural
 
 if TYPE_CHECKING:
-    from twinlog.client.group_translation import TranslatedGroup
+    from twinlog.client.group_translation import TranslatedGroup, TranslatedOffset
     from twinlog.client.offset_reset import Goal, GroupReset, OffsetReset
     from twinlog.client.spark_checkpoint import MovedMarks, Rewritten
     from twinlog.config.flow.schema import FlowConfig, MirrorConfig
@@ -59,43 +58,6 @@ ROWS_SHOWN: Final = 200
 """Maximum number of offsets in the output for people. --format json has all."""
 
 RESET_NUMBERS: Final = ("partition", "now", "new", "start", "end", "records")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupChoice:
-    """The groups and topics that the user has selected. Raises UsageError if that is ambiguous."""
-
-    groups: tuple[str, ...]
-    pattern: str | None
-    every: bool
-    topics: tuple[str, ...]
-    topic_pattern: str | None
-
-    def __post_init__(self) -> None:
-        ways = [bool(self.groups), self.pattern is not None, self.every]
-        if sum(ways) != 1:
-            raise UsageError("give --group NAME (several times), or --groups REGEX, or --all")
-        if self.topics and self.topic_pattern is not None:
-            raise UsageError("give --topic or --topics, not both")
-
-    def names(self, work: OffsetReset) -> list[str]:
-        """Return the names of the selected groups. Raises UsageError if no group matches."""
-        if self.groups:
-            return list(dict.fromkeys(self.groups))
-        from twinlog.control.compare import matching
-
-        groups = work.names(matching(self.pattern, "--groups"))
-        if not groups:
-            what = "--all" if self.every else f"--groups: {self.pattern}"
-            raise UsageError(f"{what}: the cluster has no such group, or the user may not list it")
-        return groups
-
-    @property
-    def matches(self) -> Callable[[str], bool]:
-        """A function that returns True for the name of a selected topic."""
-        from twinlog.control.compare import matching
-
-        return matching(self.topic_pattern, "--topics")
 
 
 @click.command("reset", cls=Command)
@@ -173,26 +135,25 @@ def reset(  # noqa: PLR0913, PLR0917 (options of a command)
     """
     from twinlog.client.offset_reset import OffsetReset
     from twinlog.cluster.client import prompt_client
+    from twinlog.control.compare import matching
     from twinlog.control.flow.wiring import admins_of
 
     goal = _goal(**goals)
-    chosen = GroupChoice(
-        groups=groups, pattern=pattern, every=every, topics=topics, topic_pattern=topic_pattern
-    )
-    matches = chosen.matches
+    if bool(groups) + (pattern is not None) + every != 1:
+        raise UsageError("give --group NAME (several times), or --groups REGEX, or --all")
+    if topics and topic_pattern is not None:
+        raise UsageError("give --topic or --topics, not both")
+    matches = matching(topic_pattern, "--topics")
     if not (dry_run or yes) and (is_for_programs() or not sys.stdin.isatty()):
         raise UsageError("give --yes, or --dry-run to see what would be set")
     config = load_file(file)
     alias = _alias(config, cluster, flow)
     with prompt_client(admins_of(config.flows)[alias]) as client:
         work = OffsetReset(client)
-        plans = work.plan(goal, chosen.names(work), topics=topics, matches=matches)
-        if not chosen.groups:  # skip groups without offsets unless they are named
-            plans = [
-                plan
-                for plan in plans
-                if plan.topic_ids or plan.refused is None or plan.refused.code != "NO_OFFSETS"
-            ]
+        names = [*dict.fromkeys(groups)] or _names(work, pattern)
+        plans = work.plan(goal, names, topics=topics, matches=matches)
+        if not groups:
+            plans = [*filter(_has_offsets, plans)]
         _show(f"{alias}: {_goal_text(goal)}", plans, warnings_of(config.flows, alias, plans))
         if not dry_run:
             todo = [plan for plan in plans if plan.refused is None]
@@ -213,6 +174,23 @@ def reset(  # noqa: PLR0913, PLR0917 (options of a command)
         problems=refused,
         version=JSON_VERSION,
     )
+
+
+def _names(work: OffsetReset, pattern: str | None) -> list[str]:
+    """Return the groups of --groups, or all groups. Raises UsageError if there is none."""
+    from twinlog.control.compare import matching
+
+    groups = work.names(matching(pattern, "--groups"))
+    if not groups:
+        what = "--all" if pattern is None else f"--groups: {pattern}"
+        raise UsageError(f"{what}: the cluster has no such group, or the user may not list it")
+    return groups
+
+
+def _has_offsets(plan: GroupReset) -> bool:
+    """Return False for a group without offsets, which is left out unless it is named."""
+    is_empty = plan.refused is not None and plan.refused.code == "NO_OFFSETS"
+    return bool(plan.topic_ids) or not is_empty
 
 
 def _goal(
@@ -319,8 +297,8 @@ def _reset_parts(where: str, plans: Sequence[GroupReset]) -> Iterator[Renderable
     table = plain_table("group", "topic", *RESET_NUMBERS, "", numbers=RESET_NUMBERS)
     rows = [(plan, offset) for plan in plans for offset in plan.offsets]
     for plan, offset in rows[:ROWS_SHOWN]:
-        now = "none" if offset.before is None else str(offset.before)
-        numbers = (str(offset.partition), now, *map(str, (offset.after, offset.start, offset.end)))
+        now = "none" if offset.before is None else offset.before
+        numbers = (offset.partition, now, offset.after, offset.start, offset.end)
         step = offset.after - (offset.before or 0)
         moved = "" if offset.before is None else f"{'+' if step > 0 else ''}{count(step)}"
         row(table, plan.group, offset.topic, *numbers, moved, offset.fit.value)
@@ -428,9 +406,8 @@ def _report(lines: Sequence[RebuiltLine], *, dry_run: bool) -> Iterator[Renderab
     names = ("topic", "partition", "", "from", "to", "runs", "source resumes at")
     table = plain_table(*names, numbers=NUMBERS)
     for line in lines:
-        known = [line.first, line.end, line.runs, line.next_upstream]
-        cells = [str(each) if line.runs else "" for each in known]
-        row(table, line.target.topic, str(line.target.partition), line.outcome.value, *cells)
+        known = (line.first, line.end, line.runs, line.next_upstream) if line.runs else ()
+        row(table, line.target.topic, line.target.partition, line.outcome.value, *known)
     yield table
     yield from _refusals(lines)
     if dry_run:
@@ -490,23 +467,26 @@ def rewrite_checkpoint(
 
 
 def _shown(rewritten: Rewritten, new: Path, source: str, target: str) -> Iterator[RenderableType]:
-    table = offsets_table(source, target)
-    for offset in rewritten.offsets:
-        note = "" if offset.is_exact else "the end of the copy: the query had read further"
-        offsets = (
-            str(offset.partition),
-            str(offset.offset),
-            offset.to_topic,
-            str(offset.to_offset),
-        )
-        row(table, offset.topic, *offsets, note)
-    yield table
+    further = "the end of the copy: the query had read further"
+    notes = ("" if offset.is_exact else further for offset in rewritten.offsets)
+    yield _offsets_table(source, target, rewritten.offsets, notes)
     what = "resumes after" if rewritten.noted.is_committed else "repeats"
     topics = ",".join(sorted({offset.to_topic for offset in rewritten.offsets}))
     yield text(f"{new}: the query {what} micro-batch {rewritten.noted.batch}")
     yield text(f"  read {target} with it, and subscribe to {topics}")
     if rewritten.other_sources:
         yield text(f"  sources of other topics, which stay as they are: {rewritten.other_sources}")
+
+
+def _offsets_table(
+    source: str, target: str, offsets: Sequence[TranslatedOffset], notes: Iterable[str]
+) -> Table:
+    """Return a table of offsets on `source`, translations to `target`, and remarks."""
+    numbers = ("partition", "offset", f"offset on {target}")
+    table = plain_table(source, *numbers[:2], target, numbers[2], "", numbers=numbers)
+    for each, note in zip(offsets, notes, strict=True):
+        row(table, each.topic, each.partition, each.offset, each.to_topic, each.to_offset, note)
+    return table
 
 
 def _shown_marks(marks: MovedMarks, source: str, target: str) -> Iterator[RenderableType]:
@@ -598,25 +578,16 @@ def _translated(
     translated: TranslatedGroup, flow: Flow, *, reverse: bool
 ) -> Iterator[RenderableType]:
     source, target = (flow.target, flow.source) if reverse else (flow.source, flow.target)
-    table = offsets_table(source, target)
-    for offset in translated.offsets:
-        to_offset = "" if offset.to_offset is None else str(offset.to_offset)
-        note = "" if offset.is_exact else "not exact: not copied yet, or by MirrorMaker 2"
-        if offset.to_offset is None:
-            note = "not copied by Twinlog"
-        row(
-            table,
-            offset.topic,
-            str(offset.partition),
-            str(offset.offset),
-            offset.to_topic,
-            to_offset,
-            note,
-        )
-    yield table
+    yield _offsets_table(source, target, translated.offsets, map(_note, translated.offsets))
     if translated.from_checkpoints:
         yield text(
             f"{flow.source} does not respond: these are the offsets of the group's newest "
             "checkpoints",
             style="yellow",
         )
+
+
+def _note(offset: TranslatedOffset) -> str:
+    if offset.to_offset is None:
+        return "not copied by Twinlog"
+    return "" if offset.is_exact else "not exact: not copied yet, or by MirrorMaker 2"

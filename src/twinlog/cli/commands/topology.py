@@ -79,17 +79,16 @@ def _graph_parts(topology: Topology, now_ms: int) -> Iterator[RenderableType]:
     if topology.clusters:
         table = plain_table("cluster", "hops", "way", numbers=("hops",))
         for cluster in topology.clusters:
-            row(table, cluster.alias, str(cluster.hops), " -> ".join(cluster.way))
+            row(table, cluster.alias, cluster.hops, " -> ".join(cluster.way))
         yield table
         yield text()
     if topology.flows:
         table = plain_table("flow", "hops", "last heartbeat", "", numbers=("hops",))
         for flow in topology.flows:
-            hops = "" if flow.hops is None else str(flow.hops)
             note = "" if flow.copies else "heartbeats only: no topic of it is mirrored here"
             at_ms = flow.last_heartbeat_ms
             age = "" if at_ms is None else duration(max(0, now_ms - at_ms) / 1000)
-            row(table, flow.flow, hops, f"{age} ago" if age else "none", note)
+            row(table, flow.flow, flow.hops, f"{age} ago" if age else "none", note)
         yield table
     for topic in topology.unread:
         yield text(

@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from msgspec.structs import replace
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -32,6 +31,7 @@ from twinlog.cli.terminal.tables import (
     Column,
     Piece,
     fitted_table,
+    indented,
     plain_table,
     row,
     since,
@@ -320,13 +320,13 @@ def _flow_lines(flow: FlowStatus, width: int, now_ms: int) -> Iterator[Renderabl
     yield from packed(pieces, width)
     if flow.where:
         ago = duration(max(0, now_ms - flow.as_of_ms) / 1000)
-        yield _indented(f"on {flow.where}, as of {ago} ago", "dim")
+        yield indented(f"on {flow.where}, as of {ago} ago", "dim")
     if flow.source_problem:
-        yield _indented(f"not reached: {flow.source_problem}", "yellow")
+        yield indented(f"not reached: {flow.source_problem}", "yellow")
     if flow.reason:
-        yield _indented(flow.why(now_ms), "yellow")
+        yield indented(flow.why(now_ms), "yellow")
     if "RPO_EXCEEDED" not in flow.reason and (flow.loss_ms is not None or flow.loss_unknown):
-        yield _indented(loss_line(flow))
+        yield indented(loss_line(flow))
     if flow.verified is not None:
         yield from _verified_lines(flow.verified, now_ms)
 
@@ -362,10 +362,6 @@ def packed(pieces: Iterable[Piece], width: int) -> Iterator[Text]:
     yield line
 
 
-def _indented(line: str, style: str = "") -> Padding:
-    return Padding(text(line, style=style), (0, 0, 0, 2), expand=False)
-
-
 def _verified_lines(verified: Verified, now_ms: int) -> Iterator[RenderableType]:
     """Yield lines about the comparison of records that the mirror itself runs in the background."""
     if not verified.at_ms:
@@ -376,11 +372,11 @@ def _verified_lines(verified: Verified, now_ms: int) -> Iterator[RenderableType]
         line += ", all that is copied"
     number = verified.differences
     if not number:
-        yield _indented(line)
+        yield indented(line)
         return
-    yield _indented(f"{line}; {plural(number, 'range')} differ [COPY_DIFFERS]", "red")
+    yield indented(f"{line}; {plural(number, 'range')} differ [COPY_DIFFERS]", "red")
     for difference in verified.first_differences:
-        yield _indented(f"  {difference}", "red")
+        yield indented(f"  {difference}", "red")
 
 
 def loss_line(flow: FlowStatus) -> str:
@@ -409,7 +405,7 @@ def _trouble_line(alike: Sequence[Row], now_ms: int) -> RenderableType:
     style = "red" if state_style(first.state) == "red" else "yellow"
     began_ms = min((row.since_ms for row in alike if row.since_ms), default=0)
     began = f", since {since(began_ms, now_ms)}" if began_ms else ""
-    return _indented(f"{where}: {first.trouble}{began}", style)
+    return indented(f"{where}: {first.trouble}{began}", style)
 
 
 def _group_lines(what: str, reasons: Mapping[str, str]) -> Iterator[RenderableType]:
@@ -419,7 +415,7 @@ def _group_lines(what: str, reasons: Mapping[str, str]) -> Iterator[RenderableTy
         by_reason.setdefault(reason, []).append(group)
     for reason, groups in by_reason.items():
         number = plural(len(groups), "group")
-        yield _indented(f"{number} {what} ({first_few(groups)}): {reason}")
+        yield indented(f"{number} {what} ({first_few(groups)}): {reason}")
 
 
 def _total(flows: Sequence[FlowStatus]) -> Iterator[Piece]:
@@ -444,14 +440,8 @@ def group_table(positions: Iterable[GroupPosition], width: int) -> Table:
     shown.add_column("left to read", justify="right", no_wrap=True)
     shown.add_column("offsets", overflow="fold")
     for (group, topic), group_positions in groups.items():
-        row(
-            shown,
-            f"  {group}",
-            topic,
-            str(len(group_positions)),
-            _records_left(group_positions),
-            _offsets(group_positions),
-        )
+        left, offsets = _records_left(group_positions), _offsets(group_positions)
+        row(shown, f"  {group}", topic, len(group_positions), left, offsets)
     return shown
 
 

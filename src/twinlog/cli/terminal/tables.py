@@ -15,6 +15,7 @@ from typing import Final, Literal
 
 from rich.cells import cell_len
 from rich.console import Console, RenderableType
+from rich.padding import Padding
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
@@ -50,15 +51,14 @@ def multiline_text(value: str, style: str = "") -> Text:
     return Text("\n".join(map(shown, value.split("\n"))), style=style)
 
 
-def row(table: Table, *cells: RenderableType) -> None:
-    """Add a row to a table. Cells that are strings are made safe by `text`."""
-    table.add_row(*(text(cell) if isinstance(cell, str) else cell for cell in cells))
+def indented(line: Piece, style: str = "", blanks: int = 2) -> Padding:
+    """Return a line whose continuation is indented, too, if it is wrapped."""
+    return Padding(text(line, style=style), (0, 0, 0, blanks), expand=False)
 
 
-def offsets_table(source: str, target: str) -> Table:
-    """Return an empty table for offsets on `source`, translations to `target`, and remarks."""
-    numbers = ("partition", "offset", f"offset on {target}")
-    return plain_table(source, *numbers[:2], target, numbers[2], "", numbers=numbers)
+def row(table: Table, *cells: RenderableType | int | None) -> None:
+    """Add a row to a table. Strings are made safe by `text`. None is an empty cell."""
+    table.add_row(*(text(str(cell)) if isinstance(cell, str | int) else cell for cell in cells))
 
 
 def plain_table(*columns: str, numbers: Container[str]) -> Table:
