@@ -16,7 +16,7 @@ from rich.console import Console
 from tests.support.snapshots import flow, partition
 from twinlog.cli.commands.status import exit_code
 from twinlog.cli.main import run
-from twinlog.cli.terminal.status import ShownParts, Speeds, rows, screen, totals, troubles
+from twinlog.cli.terminal.status import Speeds, rows, screen, totals, troubles
 from twinlog.cli.terminal.tables import since, state_style
 from twinlog.codes import FlowState, PartitionState, severity_of
 from twinlog.control.check import offline_status
@@ -106,8 +106,7 @@ def mirror_of(*flows: FlowSnapshot, **changes: Any) -> RunningMirror:
 def shown(width: int, *flows: FlowSnapshot, most: int | None = None, lagging: bool = False) -> str:
     console = Console(file=io.StringIO(), width=width, highlight=False)
     mirror = mirror_of(*flows, config="/etc/twinlog/mm2.properties")
-    wanted = ShownParts(width=width, most_rows=most, lagging=lagging)
-    for part in screen([mirror], wanted, 2000):
+    for part in screen([mirror], width, most, lagging=lagging, now_ms=2000):
         console.print(part)
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()

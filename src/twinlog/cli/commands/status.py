@@ -28,7 +28,7 @@ from twinlog.cli.options.mirror_maker_1_options import (
 from twinlog.cli.options.option import file_argument, option
 from twinlog.cli.options.run_options import secrets_option, timeout_option
 from twinlog.cli.terminal.output import ANSWER, Answer, Part, error_object, is_for_programs
-from twinlog.cli.terminal.status import STALE_MS, ShownParts, rows, screen, totals, watch
+from twinlog.cli.terminal.status import STALE_MS, rows, screen, totals, watch, with_flows
 from twinlog.cli.terminal.tables import shown_width, text
 from twinlog.codes import NOT_MIRRORED, FlowState, PartitionState
 from twinlog.errors import TwinlogError
@@ -149,8 +149,8 @@ def _text_parts(
     if not mirrors:
         yield nothing
         return
-    wanted = ShownParts(width=shown_width(), lagging=lagging)
-    yield from screen(mirrors, wanted, int(time.time() * 1000))
+    now_ms = int(time.time() * 1000)
+    yield from screen(mirrors, shown_width(), None, lagging=lagging, now_ms=now_ms)
     if topics and not any(flow.partitions for flow in _flows(mirrors)):
         yield f"no topic on the source or the target matches {topics.pattern}"
 
@@ -239,7 +239,7 @@ def _with_other_leaders(
             name: replace(flow, reason=f"{flow.reason}; its leader was not queried: {error}")
             for name, flow in waiting.items()
         }
-        return _with_flows(mirrors, lambda flow: statuses.get(flow.flow, flow))
+        return with_flows(mirrors, lambda flow: statuses.get(flow.flow, flow))
     own_flows = {flow.flow for flow in flows}
     missing = tuple(flow for flow in config.flows if str(flow.flow) not in own_flows)
     wanted = tuple(flow for flow in config.flows if str(flow.flow) in waiting)
@@ -252,7 +252,7 @@ def _with_other_leaders(
             here_said = f"here: {waiting[leader.flow].reason}"
             reason = "; ".join(filter(None, (leader.reason, here_said)))
             statuses[leader.flow] = replace(leader, reason=reason)
-    return [*_with_flows(mirrors, lambda flow: statuses.get(flow.flow, flow)), *offline]
+    return [*with_flows(mirrors, lambda flow: statuses.get(flow.flow, flow)), *offline]
 
 
 def _mirror_offline(file: Path, config: MirrorConfig, timeout_s: float) -> RunningMirror:
@@ -304,7 +304,7 @@ def _lagging(mirrors: Sequence[RunningMirror]) -> list[RunningMirror]:
         topics = {row.topic for row in rows(flow) if row.is_behind}
         return replace(flow, partitions=tuple(p for p in flow.partitions if p.topic in topics))
 
-    return _with_flows(mirrors, kept)
+    return with_flows(mirrors, kept)
 
 
 def _with_topics(
@@ -317,7 +317,7 @@ def _with_topics(
     def is_wanted(partition: PartitionStatus) -> bool:
         return bool(topics.fullmatch(partition.topic) or topics.fullmatch(partition.target_topic))
 
-    return _with_flows(
+    return with_flows(
         mirrors, lambda flow: replace(flow, partitions=tuple(filter(is_wanted, flow.partitions)))
     )
 
@@ -335,9 +335,3 @@ def _of_flow(mirrors: Iterable[RunningMirror], name: str | None) -> list[Running
         for mirror in mirrors
     )
     return [mirror for mirror in kept if mirror.flows]
-
-
-def _with_flows(
-    mirrors: Iterable[RunningMirror], change: Callable[[FlowStatus], FlowStatus]
-) -> list[RunningMirror]:
-    return [replace(mirror, flows=tuple(map(change, mirror.flows))) for mirror in mirrors]

@@ -26,7 +26,7 @@ from rich.spinner import Spinner
 from rich.text import Text
 
 from twinlog.cli.terminal.output import write_while_it_is_read
-from twinlog.cli.terminal.status import is_lag_old, packed
+from twinlog.cli.terminal.status import at_least, packed
 from twinlog.cli.terminal.tables import Column, Piece, fitted_table, since, state_style, text
 from twinlog.codes import NOT_MIRRORED, FlowState, PartitionState
 from twinlog.control.watch.rates import Rates, TopicRate
@@ -367,11 +367,7 @@ def _heading(
         line.append(plural(flow.lanes, "lane"))
     if len(topics) > 1:
         speed = sum(topic.records_per_s for topic in topics)
-        old = is_lag_old(flow.state, (partition.state for partition in flow.partitions))
-        line += [
-            f"lag {'at least ' if old else ''}{count(flow.lag)}",
-            f"{count(speed)} records/s",
-        ]
+        line += [f"lag {at_least(flow)}{count(flow.lag)}", f"{count(speed)} records/s"]
     yield from packed(line, width)
     if flow.state is FlowState.STARTING and not flow.reason:
         what = "querying both clusters"

@@ -146,13 +146,6 @@ def _partitions_text(numbers: list[int], *, is_alone: bool) -> str:
     return f"all {len(numbers)}" if is_alone and len(numbers) > 1 else ranges(numbers)
 
 
-def is_lag_old(state: str, partition_states: Iterable[str]) -> bool:
-    """Return True if a flow's lag is outdated, so that it must be shown as a minimum. In an outage,
-    the lag is the last known one, but the source may have grown since.
-    """
-    return state == FlowState.DEGRADED and PartitionState.RETRYING in partition_states
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Totals:
     flows: int
@@ -187,9 +180,8 @@ def troubles(flow: FlowStatus, shown_rows: Iterable[Row]) -> Iterator[tuple[Row,
     same: dict[tuple[str, str, str], list[Row]] = {}
     for shown_row in shown_rows:
         if shown_row.trouble and not flow.shows_problem_of(shown_row):
-            same.setdefault((shown_row.state, shown_row.code, shown_row.message), []).append(
-                shown_row
-            )
+            key = (shown_row.state, shown_row.code, shown_row.message)
+            same.setdefault(key, []).append(shown_row)
     yield from map(tuple, same.values())
 
 
@@ -197,44 +189,34 @@ STALE_MS: Final = 10_000
 """A mirror is shown as silent if its next report is overdue by this many milliseconds."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShownParts:
-    """The width of the output, and the rows to show."""
-
-    width: int
-    most_rows: int | None = None
-    """Maximum number of topic rows, or None for no limit."""
-    lagging: bool = False
-    """True to show only topics with a lag or a problem."""
-
-
 def screen(
-    mirrors: Sequence[RunningMirror], shown_parts: ShownParts, now_ms: int
+    mirrors: Sequence[RunningMirror], width: int, left: int | None, *, lagging: bool, now_ms: int
 ) -> Iterator[RenderableType]:
-    """Yield all lines and tables about these mirrors, and their totals."""
+    """Yield all lines and tables about these mirrors, and their totals. `left`: maximum number of
+    topic rows, or None for no limit. `lagging`: show only topics with a lag or a problem.
+    """
     flows = [flow for mirror in mirrors for flow in mirror.flows]
-    left = shown_parts.most_rows
     number = 0
     for mirror in mirrors:
         yield _mirror_line(mirror, now_ms)
         for flow in mirror.flows:
-            yield from _flow_lines(flow, shown_parts.width, now_ms)
-            shown_rows = [each for each in rows(flow) if each.is_behind or not shown_parts.lagging]
+            yield from _flow_lines(flow, width, now_ms)
+            shown_rows = [each for each in rows(flow) if each.is_behind or not lagging]
             number += len(shown_rows)
             shown = shown_rows if left is None else _most_urgent(shown_rows, left)
             left = None if left is None else left - len(shown)
             if shown:
-                yield table(shown, shown_parts.width, now_ms)
+                yield table(shown, width, now_ms)
             if len(shown) < len(shown_rows):
                 yield text(f"  and {plural(len(shown_rows) - len(shown), 'more row')}", style="dim")
             for alike in troubles(flow, shown):
                 yield _trouble_line(alike, now_ms)
             if flow.groups:
-                yield group_table(flow.groups, shown_parts.width)
+                yield group_table(flow.groups, width)
             yield from _group_lines("not changed on the target", flow.skipped_groups)
             yield from _group_lines("without a checkpoint", flow.groups_without_checkpoint)
     if number > 1 or len(flows) > 1:
-        yield from packed(_total(flows), shown_parts.width)
+        yield from packed(_total(flows), width)
 
 
 COLUMNS: Final = (
@@ -332,8 +314,11 @@ def _flow_lines(flow: FlowStatus, width: int, now_ms: int) -> Iterator[Renderabl
 
 
 def at_least(flow: FlowStatus) -> str:
-    """Return the prefix for a flow's lag: `at least ` if the lag is outdated, else empty."""
-    return "at least " if is_lag_old(flow.state, (part.state for part in flow.partitions)) else ""
+    """Return the prefix for a flow's lag: `at least ` if the lag is outdated, else empty. In an
+    outage, the lag is the last known one, but the source may have grown since.
+    """
+    is_retrying = PartitionState.RETRYING in (part.state for part in flow.partitions)
+    return "at least " if flow.state == FlowState.DEGRADED and is_retrying else ""
 
 
 def _figures(of: Totals, *, before: str = "") -> Iterator[str]:
@@ -478,34 +463,34 @@ class Speeds:
     """Computes the rates of flows that no mirror on this machine runs, from successive results."""
 
     def __init__(self) -> None:
-        self._before: dict[tuple[str, str], tuple[float, int | None]] = {}
+        self._seen: dict[tuple[str, str], tuple[float, int | None]] = {}
 
-    def fill_in(self, mirrors: Mirrors, now: float) -> Mirrors:
+    def fill_in(self, mirrors: Iterable[RunningMirror], now: float) -> Mirrors:
         """Return the mirrors with missing rates filled in. `now`: monotonic time in seconds."""
-        seen: dict[tuple[str, str], tuple[float, int | None]] = {}
-        filled = [
-            replace(mirror, flows=tuple(self._with_rates(flow, seen, now) for flow in mirror.flows))
-            for mirror in mirrors
-        ]
-        self._before = seen
-        return filled
+        last, self._seen = self._seen, {}
 
-    def _with_rates(
-        self, flow: FlowStatus, seen: dict[tuple[str, str], tuple[float, int | None]], now: float
-    ) -> FlowStatus:
-        if flow.rates:
-            return flow
-        topics: dict[str, list[int | None]] = {}
-        for part in flow.partitions:
-            topics.setdefault(part.topic, []).append(part.copied)
-        rates = {}
-        for topic, numbers in topics.items():
-            copied, key = total(numbers), (flow.flow, topic)
-            at, before = self._before.get(key, (now, None))
-            if copied is not None and before is not None and now > at:
-                rates[topic] = max(0, copied - before) / (now - at)
-            seen[key] = (now, copied)
-        return replace(flow, rates=rates)
+        def with_rates(flow: FlowStatus) -> FlowStatus:
+            if flow.rates:
+                return flow
+            topics: dict[str, list[int | None]] = {}
+            for part in flow.partitions:
+                topics.setdefault(part.topic, []).append(part.copied)
+            rates = {}
+            for topic, numbers in topics.items():
+                copied, key = total(numbers), (flow.flow, topic)
+                at, before = last.get(key, (now, None))
+                if copied is not None and before is not None and now > at:
+                    rates[topic] = max(0, copied - before) / (now - at)
+                self._seen[key] = (now, copied)
+            return replace(flow, rates=rates)
+
+        return with_flows(mirrors, with_rates)
+
+
+def with_flows(
+    mirrors: Iterable[RunningMirror], change: Callable[[FlowStatus], FlowStatus]
+) -> Mirrors:
+    return [replace(mirror, flows=tuple(map(change, mirror.flows))) for mirror in mirrors]
 
 
 def watch(read: Callable[[], Mirrors], *, lagging: bool, nothing: str) -> Mirrors:
@@ -520,8 +505,7 @@ def watch(read: Callable[[], Mirrors], *, lagging: bool, nothing: str) -> Mirror
         yield text(f"{now:%H:%M:%S}, every {EVERY_S:.0f} s; Ctrl-C ends it", style="dim")
         if not mirrors:
             yield text(nothing)
-        wanted = ShownParts(width=width, most_rows=most, lagging=lagging)
-        yield from screen(mirrors, wanted, int(time.time() * 1000))
+        yield from screen(mirrors, width, most, lagging=lagging, now_ms=int(time.time() * 1000))
 
     def step() -> None:
         mirrors[:] = speeds.fill_in(read(), time.monotonic())
