@@ -12,6 +12,7 @@ imports no other part of Twinlog, and lanes do not load it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum, StrEnum, auto
@@ -112,6 +113,11 @@ class Condition:
     """Traits of the codes, including implied traits."""
     status: int = 0
     """HTTP status of the response, or 0 if the error's class decides."""
+
+
+def without_markdown(markdown: str) -> str:
+    """Return the text without Markdown. A link is replaced by its text and the page's path."""
+    return re.sub(r"\[([^]]+)\]\(([^)]+)\)", r"\1: docs/\2", markdown).replace("`", "")
 
 
 def _unwrapped(text: str) -> str:

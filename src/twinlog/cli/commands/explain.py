@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
@@ -16,11 +15,10 @@ from twinlog.cli.options.command import Command
 from twinlog.cli.options.format_option import format_option
 from twinlog.cli.terminal.output import Answer
 from twinlog.cli.terminal.tables import text
-from twinlog.codes import AtRisk, Condition, Retry, conditions
+from twinlog.codes import AtRisk, Condition, Retry, conditions, without_markdown
 from twinlog.encoded import encoded_fields
 from twinlog.errors import UsageError
 
-MARKDOWN_LINK: Final = re.compile(r"\[([^]]+)\]\(([^)]+)\)")
 RETRIES: Final = {
     Retry.SOON: "retried automatically, with increasing pauses",
     Retry.LATER: "retried automatically within 30 s, once the cause is gone",
@@ -62,7 +60,7 @@ def _condition(code: str) -> Condition:
         near = difflib.get_close_matches(code, conditions(), n=3, cutoff=0.5)
         hint = f"; similar codes are {', '.join(near)}" if near else ""
         raise UsageError(f"{code} is not a Twinlog code{hint}; docs/codes.md lists all")
-    meaning, advice = _without_markdown(condition.meaning), _without_markdown(condition.advice)
+    meaning, advice = map(without_markdown, (condition.meaning, condition.advice))
     return replace(condition, meaning=meaning, advice=advice)
 
 
@@ -78,8 +76,3 @@ def _condition_parts(conditions_of: dict[str, Condition]) -> Iterator[Renderable
             yield text(f"  at risk:       {AT_RISK[condition.at_risk]}")
         if condition.retry is not Retry.NO:
             yield text(f"  resumes:       {RETRIES[condition.retry]}")
-
-
-def _without_markdown(markdown: str) -> str:
-    """Return the text without Markdown. A link is replaced by its text and the page's path."""
-    return MARKDOWN_LINK.sub(r"\1: docs/\2", markdown).replace("`", "")

@@ -4,7 +4,6 @@ The data is collected beforehand, within a few seconds, so no query is sent here
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -14,7 +13,7 @@ from typing import Any, Final
 
 from twinlog.cluster.net.round_trip import FAR_S
 from twinlog.cluster.topics.quotas import CONSUMER, PRODUCER, REQUESTS, Quota
-from twinlog.codes import FlowState, PartitionState, conditions
+from twinlog.codes import FlowState, PartitionState, conditions, without_markdown
 from twinlog.config.flow.tuning import Tuning
 from twinlog.control.watch.snapshot import FlowStatus, PartitionStatus
 from twinlog.lane.sides.sections import MOST_SECTIONS
@@ -454,7 +453,6 @@ SILENT_MS: Final = 10_000
 process reports its state once a second.
 """
 
-MARKDOWN_LINK: Final = re.compile(r"\[([^\]]+)\]\(([^)]+)\)")
 AS_SAID: Final = "see the message; twinlog explain CODE explains more"
 
 
@@ -465,8 +463,7 @@ def _certain_finding(cause: str, what: str, todo: str) -> Finding:
 def advice_of(code: str) -> str:
     """Return the advice of `twinlog explain` on a code as plain text."""
     condition = conditions().get(code)
-    text = "" if condition is None else condition.advice
-    return MARKDOWN_LINK.sub(r"\1: docs/\2", text).replace("`", "") or AS_SAID
+    return (without_markdown(condition.advice) if condition else "") or AS_SAID
 
 
 def unreachable(observation: Observation) -> Iterator[Finding]:
