@@ -21,12 +21,10 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, Final
 
-from twinlog.client.steering import GIVES_UP_S, FlowSteering
-from twinlog.cluster.client import prompt_client
+from twinlog.client.steering import StoppedPartitions
 from twinlog.cluster.logs.raw_log import fetch_partition
-from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.codes import Trait, has
-from twinlog.config.flow.schema import FlowConfig, PolicyKind
+from twinlog.config.flow.schema import PolicyKind
 from twinlog.config.regex.patterns import NamePattern
 from twinlog.config.values.times import in_iso
 from twinlog.errors import FlowError, TwinlogError
@@ -130,17 +128,8 @@ class RepairLine:
         )
 
 
-class TopicRepair:
-    """Plans and writes acceptances for the stopped partitions of one flow. Must be closed."""
-
-    def __init__(
-        self, config: FlowConfig, source: ClusterSettings, target: ClusterSettings, reason: str
-    ) -> None:
-        self._config = config
-        self._reason = reason
-        self._policy = policy_of(config)
-        self._steering = FlowSteering(config, source, target, reason)
-        self._source = prompt_client(source, api_timeout_s=GIVES_UP_S)
+class TopicRepair(StoppedPartitions):
+    """Plans and writes acceptances for the stopped partitions of one flow."""
 
     def plan(self, topics: NamePattern | None) -> list[RepairLine]:
         """Return the plan: a line for each partition that, according to the flow's leader, has
@@ -181,10 +170,6 @@ class TopicRepair:
         if rows:
             self._steering.append(rows)
 
-    def close(self) -> None:
-        self._source.close()
-        self._steering.close()
-
     def _lines(self, standing: list[Unusual]) -> list[RepairLine]:
         target = self._steering.target
         topic = map_topic_of(self._config.flow)
@@ -212,7 +197,8 @@ class TopicRepair:
         self, unusual: Unusual, maps: Maps, producers: frozenset[int], problem: str
     ) -> RepairLine:
         source = TopicPartition(unusual.topic, unusual.partition)
-        remote = self._policy.format_remote_topic(self._config.source_alias, unusual.topic)
+        policy = policy_of(self._config)
+        remote = policy.format_remote_topic(self._config.source_alias, unusual.topic)
         target = TopicPartition(remote, unusual.partition)
         blank = RepairLine(reported_problem=unusual, source=source, target=target)
         if problem:

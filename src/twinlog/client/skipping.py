@@ -28,51 +28,43 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
-from twinlog.client.steering import GIVES_UP_S, FlowSteering
-from twinlog.cluster.client import ClusterClient, prompt_client
+from twinlog.client.steering import StoppedPartitions
+from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.producers import describe_producers
 from twinlog.cluster.logs.raw_log import fetch_partition, produce_batch
-from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.cluster.topics.internal_log import readable_ends
 from twinlog.cluster.topics.topic_admin import ensure_permanent_topic
 from twinlog.codes import Trait, has, with_trait
-from twinlog.config.flow.schema import FlowConfig
 from twinlog.config.values.times import in_iso
 from twinlog.encoded import encoded_fields
 from twinlog.errors import BrokerRefused, FlowError, TwinlogError
 from twinlog.mirror.names.naming import quarantine_topic
 from twinlog.mirror.skips import Skip
+from twinlog.mirror.start.tail_check import decode
 from twinlog.mirror.state.intents import WantedSkip
 from twinlog.mirror.state.published import Unusual
 from twinlog.model import NO_TOPIC_ID, SEQUENCE_MODULUS, TopicId, TopicPartition, sequences_ahead
 from twinlog.survey.ends import log_starts
 from twinlog.survey.state_reader import leader_status, state_rows
-from twinlog.wire.error_codes import (
-    DUPLICATE_SEQUENCE_NUMBER,
-    OUT_OF_ORDER_SEQUENCE_NUMBER,
-)
+from twinlog.wire.error_codes import DUPLICATE_SEQUENCE_NUMBER, OUT_OF_ORDER_SEQUENCE_NUMBER
 from twinlog.wire.record_batch import Codec, read_headers, verify_crc
-from twinlog.wire.records import Record, decode_batch, decode_legacy, encode_batch
+from twinlog.wire.records import Record, decode_batch, encode_batch
 
 _PREFIX: Final = "twinlog."
 _ORIGIN: Final = ("topic.id", "topic", "partition", "offset")
 
 
-class RecordOrigin(NamedTuple):
-    """Where a skipped record was: topic, partition and offset on the source."""
-
-    topic_id: str
-    topic: str
-    partition: str
-    offset: str
+RecordOrigin = tuple[bytes | None, ...]
+"""Where a skipped record was: the values of its headers in _ORIGIN. None: the header is missing."""
 
 
-def quarantined(wanted_skip: WantedSkip, record: Record, *, is_batch: bool, now_ms: int) -> Record:
+def quarantined(wanted_skip: WantedSkip, record: Record, now_ms: int) -> Record:
     """Return the record to append to the quarantine topic, with headers about the skip. Its
     timestamp is the current time, so that brokers remember the producer ID.
     """
+    is_batch = wanted_skip.skipped.is_batch
     origin = {
         "topic": wanted_skip.topic,
         "topic.id": str(wanted_skip.topic_id),
@@ -91,20 +83,11 @@ def quarantined(wanted_skip: WantedSkip, record: Record, *, is_batch: bool, now_
     return record._replace(offset=0, timestamp=now_ms, headers=(*record.headers, *headers))
 
 
-def origin_in(wanted_skip: WantedSkip, offset: int) -> RecordOrigin:
-    return RecordOrigin(
-        str(wanted_skip.topic_id), wanted_skip.topic, str(wanted_skip.partition), str(offset)
-    )
-
-
-def origin_of(record: Record) -> RecordOrigin | None:
-    """Return the origin of a record in the quarantine topic, or None if it has no origin."""
+def origin_of(record: Record) -> RecordOrigin:
+    """Return the origin of a record in the quarantine topic."""
     # the record's own headers are first, so the last header of a name is the one that was added
     headers = dict(record.headers)
-    fields = [headers.get(_PREFIX + name) for name in _ORIGIN]
-    if any(value is None for value in fields):
-        return None
-    return RecordOrigin(*((value or b"").decode("utf-8", "replace") for value in fields))
+    return tuple(headers.get(_PREFIX + name) for name in _ORIGIN)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,16 +113,8 @@ class SkipChange:
         return encoded_fields(self.before, "who at_ms reason")
 
 
-class RecordSkip:
-    """Checks and writes skips for one flow. Must be closed."""
-
-    def __init__(
-        self, config: FlowConfig, source: ClusterSettings, target: ClusterSettings, reason: str
-    ) -> None:
-        self._config = config
-        self._reason = reason
-        self._steering = FlowSteering(config, source, target, reason)
-        self._source = prompt_client(source, api_timeout_s=GIVES_UP_S)
+class RecordSkip(StoppedPartitions):
+    """Checks and writes skips for one flow."""
 
     @property
     def quarantine_topic(self) -> str:
@@ -188,10 +163,6 @@ class RecordSkip:
         """
         if change.before is None:
             self._steering.append([change.wanted.encode()])
-
-    def close(self) -> None:
-        self._source.close()
-        self._steering.close()
 
     def _topic_id(self, tp: TopicPartition) -> TopicId:
         metadata = self._source.metadata([tp.topic])
@@ -331,11 +302,9 @@ class Quarantine:
                 if skip.is_batch:
                     begin = max(header.base_offset, skip.first)
                     out.append(Record(begin, header.max_timestamp, None, bytes(batch)))
-                    position = header.next_offset
-                    continue
-                verify_crc(answer.records, start, header)
-                known = decode_legacy(batch) if header.magic < 2 else decode_batch(batch)
-                out += (record for record in known if skip.covers(record.offset))
+                else:
+                    verify_crc(answer.records, start, header)
+                    out += (r for r in decode(header, batch) if skip.covers(r.offset))
                 position = header.next_offset
             if position == before:
                 break
@@ -348,24 +317,18 @@ class Quarantine:
         return out
 
     def _write_skip(self, wanted_skip: WantedSkip, record: Record) -> int:
-        origin = origin_in(wanted_skip, record.offset)
+        origin = origin_of(quarantined(wanted_skip, record, 0))
         for _ in range(TRIES):
             found_at, sequence = self._search(origin)
             if found_at is not None:
                 return found_at
-            written = quarantined(
-                wanted_skip,
-                record,
-                is_batch=wanted_skip.skipped.is_batch,
-                now_ms=int(time.time() * 1000),
-            )
-            self._append(written, sequence)
+            self._append(quarantined(wanted_skip, record, int(time.time() * 1000)), sequence)
         found_at, _ = self._search(origin)
         if found_at is None:
             raise FlowError(
-                f"{self.home}: could not append the record of {origin.topic}-{origin.partition} at "
-                f"{origin.offset}, because other clients write to it all the time; nothing is "
-                "skipped: try again",
+                f"{self.home}: could not append the record of {wanted_skip.topic}-"
+                f"{wanted_skip.partition} at {record.offset}, because other clients write to it "
+                "all the time; nothing is skipped: try again",
                 code="SKIP_REFUSED",
             )
         return found_at

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -323,44 +323,33 @@ def move_marks(translation: FlowTranslation, query: str, *, reverse: bool) -> Mo
         for group, offsets in fetch_offsets(coordinators, names, settled=True).items():
             known = or_raise(offsets)
             mark, _ = read_mark(known, cluster_id)
-            if mark is not None:
-                topics = {tp.topic for tp in known}
-                out.moved.append(_move_mark(translation, group, mark, topics, reverse=reverse))
+            if mark is None:
+                continue
+            # all topics in which the group has a mark, including those of earlier micro-batches
+            topics = tuple(sorted({tp.topic for tp in known}))
+            try:
+                why_left = _move(translation, group, mark, topics, reverse=reverse)
+            except TwinlogError as error:
+                why_left = str(error)
+            moved = MovedMark(group=group, batch=mark.batch, topics=topics, why_left=why_left)
+            out.moved.append(moved)
     except TwinlogError as error:
         # not raised, because without a mark the writer refuses to resume on the other cluster
         out.problem = str(error)
     return out
 
 
-def _move_mark(
-    translation: FlowTranslation,
-    group: str,
-    mark: CommitMark,
-    topics: Collection[str],
-    *,
-    reverse: bool,
-) -> MovedMark:
-    """Move one commit mark to the other cluster. `topics`: all topics in which `group` has a mark,
-    including those of earlier micro-batches.
-    """
-    try:
-        why_left = _move(translation, group, mark, topics, reverse=reverse)
-    except TwinlogError as error:
-        why_left = str(error)
-    return MovedMark(group=group, batch=mark.batch, topics=tuple(sorted(topics)), why_left=why_left)
-
-
 def _move(
     translation: FlowTranslation,
     group: str,
     mark: CommitMark,
-    topics: Collection[str],
+    topics: Sequence[str],
     *,
     reverse: bool,
 ) -> str:
     """Set the mark on the other cluster, and return "". If it is not set, return the reason."""
     old_client, new_client = translation.sides(reverse=reverse)
-    seen = old_client.metadata(sorted(topics), allow_missing=False)
+    seen = old_client.metadata(topics, allow_missing=False)
     tps = [tp for topic in seen.topics.values() for tp in topic.tps]
     copies = translation.all_of(readable_ends(old_client, tps), reverse=reverse)
     missing = [

@@ -144,16 +144,8 @@ class FlowSteering:
         """Return [the change that sets the flow's limit]. None for `bytes_per_second` restores the
         configured limit.
         """
-        corrupt: Corrupt = set()
-        return [
-            self._change(
-                self.intents(corrupt),
-                IntentKind.LIMIT,
-                corrupt=corrupt,
-                is_set=bytes_per_second is not None,
-                bytes_per_second=bytes_per_second,
-            )
-        ]
+        is_set = bytes_per_second is not None
+        return self.changes(IntentKind.LIMIT, is_set=is_set, bytes_per_second=bytes_per_second)
 
     def changes_to_set(self, kind: IntentKind, names: Sequence[str]) -> list[Change]:
         """Return the changes that set an intent for all topics that match `names`. They are topics
@@ -186,16 +178,17 @@ class FlowSteering:
         return changes
 
     def changes(
-        self, kind: IntentKind, topics: Iterable[str] = ("",), *, is_set: bool = True
+        self, kind: IntentKind, topics: Iterable[str] = ("",), *, is_set: bool = True, **more: Any
     ) -> list[Change]:
         """Return a change for each topic, which sets or (`is_set=False`) revokes the intent. It is
         not checked whether the topics exist. An empty name means the whole flow; intents of single
-        topics are then not changed.
+        topics are then not changed. `more`: further fields of the intent.
         """
         corrupt: Corrupt = set()
         intents = self.intents(corrupt)
         return [
-            self._change(intents, kind, topic, is_set=is_set, corrupt=corrupt) for topic in topics
+            self._change(intents, kind, topic, is_set=is_set, corrupt=corrupt, **more)
+            for topic in topics
         ]
 
     def set(self, kind: IntentKind, topics: Iterable[str], *, is_set: bool = True) -> None:
@@ -335,6 +328,22 @@ class FlowSteering:
         )
         is_readable = (kind, topic) not in corrupt
         return Change(intent=intent, before=intents.get(kind, topic), is_readable=is_readable)
+
+
+class StoppedPartitions:
+    """Base class of commands that resume stopped partitions of one flow. Must be closed."""
+
+    def __init__(
+        self, config: FlowConfig, source: ClusterSettings, target: ClusterSettings, reason: str
+    ) -> None:
+        self._config = config
+        self._reason = reason
+        self._steering = FlowSteering(config, source, target, reason)
+        self._source = prompt_client(source, api_timeout_s=GIVES_UP_S)
+
+    def close(self) -> None:
+        self._source.close()
+        self._steering.close()
 
 
 def _undoing_changes(changes: Iterable[Change]) -> list[Change]:

@@ -56,7 +56,7 @@ class Log:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, others_step: int, *, deleted: int) -> None:
         self.batches, self.next_sequence, self.start = list[bytes](), deleted, deleted
         self._steps = others_step
-        kept = quarantined(ONE, RECORD, is_batch=False, now_ms=1)
+        kept = quarantined(ONE, RECORD, 1)
         self._other = self._encoded(kept, deleted)
         monkeypatch.setattr(skipping, "fetch_partition", self.fetch)
         monkeypatch.setattr(skipping, "produce_batch", lambda *call: self.produce(call[2]))

@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.properties import flow_of, loader
 from tests.support.settings import settings_for
-from twinlog.client import repair
+from twinlog.client import repair, steering
 from twinlog.client.repair import TopicRepair
 from twinlog.mirror.state.published import Unusual
 from twinlog.model import TopicPartition
@@ -23,8 +23,10 @@ def test_remote_topic_has_the_configured_alias_of_the_source(
 ) -> None:
     status = SimpleNamespace(is_current=lambda _: True, unusual=(STOPPED,))
     monkeypatch.setattr(repair, "leader_status", lambda *_: status)
-    for name in ("FlowSteering", "prompt_client", "map_reader", "state_rows", "producers_of"):
+    for name in ("map_reader", "state_rows", "producers_of"):
         monkeypatch.setattr(repair, name, MagicMock())
+    for name in ("FlowSteering", "prompt_client"):
+        monkeypatch.setattr(steering, name, MagicMock())
     config = flow_of(loader(tmp_path)("A->B.source.cluster.alias = east"))
     made = TopicRepair(config, settings_for("a:1"), settings_for("b:1", "B"), "")
 
