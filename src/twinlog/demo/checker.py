@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
@@ -65,10 +65,8 @@ class Checker(DemoWorker):
                 continue
             counts = partition_counts(self._addresses[side], self._topics[side])
             if len(counts) == len(self._topics[side]):
-                name: Callable[[str], str] = str
-                if side is LogSide.TARGET:
-                    name = self._upstream.__getitem__
-                readers[side] = _Reader(side, self._addresses[side], counts, name, self.comparer)
+                address = self._addresses[side]
+                readers[side] = _Reader(side, address, counts, self._upstream, self.comparer)
             else:
                 self._stop.wait(TOPICS_POLL_S)
 
@@ -78,7 +76,7 @@ class Checker(DemoWorker):
             compared=comparer.compared,
             on_the_way=comparer.waiting(LogSide.SOURCE),
             surplus=comparer.waiting(LogSide.TARGET),
-            differences=tuple(str(difference) for difference in comparer.differences),
+            differences=tuple(comparer.differences),
         )
 
 
@@ -90,9 +88,10 @@ class _Reader:
         side: LogSide,
         bootstrap: str,
         partitions: Mapping[str, int],
-        upstream: Callable[[str], str],
+        upstream: Mapping[str, str],
         comparer: Comparer,
     ) -> None:
+        """`upstream`: the source topic of each topic on the target."""
         self._side = side
         self._upstream = upstream
         self._comparer = comparer
@@ -115,7 +114,8 @@ class _Reader:
             raise ClusterError(
                 f"the demo's check cannot read {message.topic()} from the {self._side}: {error}"
             )
-        topic, partition = self._upstream(message.topic()), message.partition()
+        topic = self._upstream.get(message.topic(), message.topic())
+        partition = message.partition()
         timestamp_type, timestamp = message.timestamp()
         self._comparer.add(
             self._side,
@@ -139,7 +139,7 @@ class _Reader:
 
     def _resume(self) -> None:
         for topic, partition in list(self._paused):
-            if self._comparer.has_room(self._side, self._upstream(topic), partition):
+            if self._comparer.has_room(self._side, self._upstream.get(topic, topic), partition):
                 self._paused.discard((topic, partition))
                 self._consumer.resume([confluent().TopicPartition(topic, partition)])
 
@@ -178,90 +178,49 @@ class SeenRecord:
     headers: tuple[tuple[str, bytes | None], ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FirstDifference:
-    """The first difference between the source log and the target log of a partition."""
-
-    topic: str
-    partition: int
-    source_offset: int
-    target_offset: int
-    fields: tuple[str, ...]
-
-    def __str__(self) -> str:
-        return (
-            f"{self.topic}-{self.partition}: source offset {self.source_offset} and target offset "
-            f"{self.target_offset} differ in {', '.join(self.fields)}"
-        )
-
-
-@dataclass(slots=True)
-class _PartitionQueues:
-    """The state of one partition. At most one of the two queues has records."""
-
-    waiting: dict[LogSide, deque[SeenRecord]] = field(
-        default_factory=lambda: {side: deque() for side in LogSide}
-    )
-    differs: bool = False
-
-
 class Comparer:
     """Compares the records of both sides, separately for each partition."""
 
     def __init__(self, *, queue_records: int = QUEUE_RECORDS) -> None:
-        self._pairs: dict[tuple[str, int], _PartitionQueues] = {}
+        self._waiting = defaultdict[tuple[LogSide, str, int], deque[SeenRecord]](deque)
+        """Queues by side, source topic and partition. Only one side of a partition has records."""
+        self._differing: set[tuple[str, int]] = set()
         self._queue_records = queue_records
-        self.differences: list[FirstDifference] = []
+        self.differences: list[str] = []
+        """The first difference of each partition, at most KEPT_DIFFERENCES."""
         self.compared = 0
 
     def add(self, side: LogSide, topic: str, partition: int, record: SeenRecord) -> None:
         """Add the next record of one side. `topic`: the source topic's name, for both sides."""
-        pair = self._pairs.setdefault((topic, partition), _PartitionQueues())
-        other = pair.waiting[LogSide.TARGET if side is LogSide.SOURCE else LogSide.SOURCE]
+        there = LogSide.TARGET if side is LogSide.SOURCE else LogSide.SOURCE
+        other = self._waiting[there, topic, partition]
         if not other:
-            pair.waiting[side].append(record)
+            self._waiting[side, topic, partition].append(record)
             return
-        source, target = (record, other.popleft())
+        source, target = record, other.popleft()
         if side is LogSide.TARGET:
             source, target = target, source
-        self._compare(pair, topic, partition, source, target)
+        self._compare(topic, partition, source, target)
 
     def has_room(self, side: LogSide, topic: str, partition: int) -> bool:
         """Return False if no more records of `side` may be read until the other side catches up."""
-        pair = self._pairs.get((topic, partition))
-        return pair is None or len(pair.waiting[side]) < self._queue_records
+        return len(self._waiting[side, topic, partition]) < self._queue_records
 
     def waiting(self, side: LogSide) -> int:
         """Return the number of records of one side that were not yet read from the other side."""
-        return sum(len(pair.waiting[side]) for pair in self._pairs.values())
+        return sum(len(queue) for (of, *_), queue in self._waiting.items() if of is side)
 
-    def _compare(
-        self,
-        pair: _PartitionQueues,
-        topic: str,
-        partition: int,
-        source: SeenRecord,
-        target: SeenRecord,
-    ) -> None:
+    def _compare(self, topic: str, partition: int, source: SeenRecord, target: SeenRecord) -> None:
         self.compared += 1
-        fields = differing_fields(source, target)
-        if not fields:
-            return
+        names = ("key", "value", "headers", "timestamp", "timestamp_type")
+        fields = [name for name in names if getattr(source, name) != getattr(target, name)]
         # after a lost record, all later records of the partition differ as well, so only the first
         # difference is reported
-        if not pair.differs and len(self.differences) < KEPT_DIFFERENCES:
+        if not fields or (topic, partition) in self._differing:
+            return
+        self._differing.add((topic, partition))
+        if len(self.differences) < KEPT_DIFFERENCES:
             self.differences.append(
-                FirstDifference(
-                    topic=topic,
-                    partition=partition,
-                    source_offset=source.offset,
-                    target_offset=target.offset,
-                    fields=fields,
-                )
+                f"{topic}-{partition}: source offset {source.offset} and target offset "
+                f"{target.offset} differ in {', '.join(fields)}"
             )
-        pair.differs = True
-
-
-def differing_fields(source: SeenRecord, target: SeenRecord) -> tuple[str, ...]:
-    names = ("key", "value", "headers", "timestamp", "timestamp_type")
-    return tuple(name for name in names if getattr(source, name) != getattr(target, name))

@@ -29,6 +29,8 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 class SandboxCluster:
     """The state of a sandbox cluster, as commands print it."""
 
+    FIELDS = "name bootstrap folder brokers pids running"
+
     name: str
     bootstrap: str
     folder: Path

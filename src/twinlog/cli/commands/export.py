@@ -16,6 +16,7 @@ from twinlog.cli.options.command import Command
 from twinlog.cli.options.flow_option import ChosenFlow, on_flow
 from twinlog.cli.options.option import option
 from twinlog.cli.terminal.output import Answer, is_quiet, write_line
+from twinlog.encoded import encoded_fields
 from twinlog.errors import UsageError
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 PROGRESS_EVERY_S: Final = 5.0
 PRIVATE: Final = 0o600
+COUNTS: Final = "records aborted deleted before_log behind_log=after_log uncommitted unread"
 
 
 @click.command("export", cls=Command)
@@ -143,13 +145,7 @@ def _answer(work: Export, alias: str, path: Path) -> Answer:
         "partition": work.tp.partition,
         "from": span.first,
         "to": span.next,
-        "records": counts.records,
-        "aborted": counts.aborted,
-        "deleted": counts.deleted,
-        "before_log": counts.before_log,
-        "behind_log": counts.after_log,
-        "uncommitted": counts.uncommitted,
-        "unread": counts.unread,
+        **encoded_fields(counts, COUNTS),
         "output": path,
     }
     line = f"{work.tp} on {alias}, offsets {span}: {counts.records:,} records in {path}"

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -129,7 +128,7 @@ def down(names: tuple[str, ...]) -> Answer:
 
     ended = registry.down(names)
     text = [f"{cluster.name}: stopped, its data is removed" for cluster in ended]
-    return Answer({"clusters": map(_body, ended)}, text or ["there are no clusters"])
+    return Answer({"clusters": ended}, text or ["there are no clusters"])
 
 
 def _answer(clusters: Sequence[SandboxCluster]) -> Answer:
@@ -143,8 +142,4 @@ def _answer(clusters: Sequence[SandboxCluster]) -> Answer:
             f"{cluster.folder}"
         )
     text = text or ["there are no clusters; `twinlog sandbox up` starts two"]
-    return Answer({"clusters": map(_body, clusters)}, text)
-
-
-def _body(cluster: SandboxCluster) -> dict[str, Any]:
-    return {**asdict(cluster), "running": cluster.running}
+    return Answer({"clusters": clusters}, text)
