@@ -18,7 +18,7 @@ from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.groups.coordinators import Coordinators
 from twinlog.cluster.groups.group_list import delete_groups, list_groups
 from twinlog.cluster.topics.acls import delete_topic_acls, topic_acls
-from twinlog.cluster.topics.internal_log import append, read_to_end
+from twinlog.cluster.topics.internal_log import append_rows, read_to_end
 from twinlog.cluster.topics.topic_admin import delete_topic
 from twinlog.control.cutover.fence import fence_acl
 from twinlog.control.cutover.scope import Say
@@ -26,7 +26,6 @@ from twinlog.errors import TwinlogError
 from twinlog.mirror.names.naming import STATE_TOPIC, STATUS_TOPIC
 from twinlog.model import TopicPartition
 from twinlog.quantities import first_few, plural
-from twinlog.wire.rows import Record
 
 # Names of a drill begin with its mark. Everything that has such a name belongs to the drill, and is
 # removed. Topics end in `.internal`, so that mirrors with the usual `topics.exclude` skip them.
@@ -73,7 +72,6 @@ all brokers know of a deleted topic.
 AGAIN_S: Final = 1.0
 SOON_S: Final = 0.1
 """Pause before the check that nothing is left, because brokers may still list deleted topics."""
-ROWS_AT_ONCE: Final = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,11 +100,7 @@ class Leftovers:
 
     def lines(self) -> Iterator[str]:
         """Yield the remains as lines of text."""
-        for kind, names in (
-            ("topic", self.topics),
-            ("group", self.groups),
-            ("ACL", self.fences),
-        ):
+        for kind, names in (("topic", self.topics), ("group", self.groups), ("ACL", self.fences)):
             if names:
                 total = plural(len(names), kind)
                 yield f"cluster {self.cluster}: {total} of drills: {first_few(names)}"
@@ -182,19 +176,10 @@ def _delete(client: ClusterClient, remains: Leftovers) -> Iterator[str]:
             except TwinlogError as error:  # continue with the next topic
                 yield str(error)
         for topic, keys in remains.rows.items():
-            for begin in range(0, len(keys), ROWS_AT_ONCE):
-                _forget(client, TopicPartition(topic, 0), keys[begin : begin + ROWS_AT_ONCE])
+            tombstones = [(key, None) for key in keys]
+            append_rows(client, TopicPartition(topic, 0), tombstones, int(time.time() * 1000))
     except TwinlogError as error:
         yield str(error)
-
-
-def _forget(client: ClusterClient, tp: TopicPartition, keys: tuple[bytes, ...]) -> None:
-    now_ms = int(time.time() * 1000)
-    rows = [
-        Record(offset=index, timestamp=now_ms, key=key, value=None)
-        for index, key in enumerate(keys)
-    ]
-    append(client, tp, rows)
 
 
 def _rows(

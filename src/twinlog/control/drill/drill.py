@@ -169,12 +169,9 @@ class Drill:
                 flow=self._setup.name,
                 code="NOTHING_TO_DRILL",
             )
+        flow = self._setup.name
         return DrillPlan(
-            flow=self._setup.name,
-            shapes=tuple(shapes),
-            fence=fence,
-            load=load,
-            parts=tuple(parts),
+            flow=flow, shapes=tuple(shapes), fence=fence, load=load, parts=tuple(parts)
         )
 
     def run(self, plan: DrillPlan) -> DrillResult:
@@ -195,9 +192,8 @@ class Drill:
                 self._print_line(f"ended: {error}")
             finally:
                 self._print_line("cleaning up")
-                cleaned = [
-                    clean(client, names.mark, self._print_line) for client in (source, target)
-                ]
+                clients = (source, target)
+                cleaned = [clean(client, names.mark, self._print_line) for client in clients]
                 result.is_clean = all(cleaned)
         result.seconds = round(time.monotonic() - began, 1)
         return result
@@ -426,7 +422,7 @@ def write_report(result: DrillResult, folder: Path, key: Ed25519PrivateKey | Non
 
 def page(result: DrillResult) -> str:
     """Return the report as an HTML page without references to other files."""
-    verdict = "green" if result.is_green else "red"
+    verdict = result.verdict
     began = datetime.fromtimestamp(result.began_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     parts = [
         "<!doctype html><html lang=en><meta charset=utf-8>",
@@ -446,10 +442,8 @@ def page(result: DrillResult) -> str:
 
 
 def _rows(outcomes: list[Measurements]) -> Iterator[list[str]]:
-    yield [
-        "producers were interrupted for",
-        *(duration(outcome.interruption_s) for outcome in outcomes),
-    ]
+    pauses = (duration(outcome.interruption_s) for outcome in outcomes)
+    yield ["producers were interrupted for", *pauses]
     yield ["records written", *(count(outcome.written) for outcome in outcomes)]
     yield ["records lost", *(count(outcome.lost) for outcome in outcomes)]
     yield ["seconds lost", *(f"{outcome.lost_s:.1f}" for outcome in outcomes)]

@@ -19,6 +19,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -41,6 +42,7 @@ from twinlog.control.flow.wiring import flow_setup
 from twinlog.errors import Fate, FlowError, TwinlogError, Unauthorized, or_raise
 from twinlog.model import TopicPartition
 from twinlog.quantities import duration, first_few, plural, total
+from twinlog.threads import THREADS
 from twinlog.wire.record_batch import Codec
 from twinlog.wire.records import Record, encode_batch
 
@@ -386,15 +388,14 @@ class DrillClient:
     def __init__(self, settings: ClusterSettings) -> None:
         self._settings = settings
         self._end = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="drill-client", daemon=True)
-        self.error: Exception | None = None
+        self._job: Future[None] | None = None
 
     def start(self) -> None:
-        self._thread.start()
+        self._job = THREADS.submit("drill-client", self._run)
 
     @property
     def is_alive(self) -> bool:
-        return self._thread.is_alive()
+        return self._job is not None and not self._job.done()
 
     def stop(self) -> None:
         """Signal the thread to end, without waiting for it."""
@@ -403,21 +404,17 @@ class DrillClient:
     def stop_and_wait(self) -> None:
         """Stop the thread and wait until it has ended. Raises the thread's error if it failed."""
         self.stop()
-        if self._thread.ident is not None:
-            self._thread.join()
-        self.check()
+        if self._job is not None:
+            self._job.result()
 
     def check(self) -> None:
         """Raise the error that ended the thread, if it failed."""
-        if self.error is not None:
-            raise self.error
+        if self._job is not None and self._job.done():
+            self._job.result()
 
     def _run(self) -> None:
-        try:
-            with ClusterClient(self._settings) as client:
-                self._work(client)
-        except Exception as error:  # noqa: BLE001 (`check` raises it)
-            self.error = error
+        with ClusterClient(self._settings) as client:
+            self._work(client)
 
     def _work(self, client: ClusterClient) -> None:
         raise NotImplementedError
@@ -501,8 +498,6 @@ class DrillReader(DrillClient):
         self._is_cut = False
         self.read: dict[TopicPartition, list[int]] = {tp: [] for tp in tps}
         """Numbers of the records of each partition, in the order in which they were read."""
-        self.resumed: dict[TopicPartition, int] = {}
-        """The offset of each partition at which the reader began."""
 
     def cut(self) -> None:
         """Stop without reading or committing anything more, as if the cluster were lost."""
@@ -513,7 +508,6 @@ class DrillReader(DrillClient):
         coordinators = Coordinators(client)
         committed = or_raise(fetch_offsets(coordinators, [self._group])[self._group])
         position = {tp: committed[tp].offset if tp in committed else 0 for tp in self._tps}
-        self.resumed = dict(position)
         is_over = False
         while not is_over:  # after `stop`, a last round reads and commits all remaining records
             is_over = self._end.wait(ROUND_S)
