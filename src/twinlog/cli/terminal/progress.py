@@ -440,47 +440,22 @@ class FailureKey(NamedTuple):
     code: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FailedPartitions:
-    """Partitions of a topic that have failed with the same code."""
-
-    key: FailureKey
-    partitions: tuple[int, ...]
-    message: str
-    since_ms: int
-    """Time in milliseconds at which the first partition failed, or 0 if unknown."""
-
-    def line(self, now_ms: int) -> str:
-        where = f"{self.key.topic}-{self.partitions[0]}"
-        if len(self.partitions) > 1:
-            where = f"{self.key.topic}, partitions {ranges(list(self.partitions))}"
-        message = self.message.removeprefix(f"{where}: ")
-        return f"{self.key.flow}: {where}: {message} [{self.key.code}]{self.since_text(now_ms)}"
-
-    def since_text(self, now_ms: int) -> str:
-        """Return the start time as text, or an empty text if the failure has just begun."""
-        is_old = self.since_ms and now_ms - self.since_ms > FRESH_MS
-        return f", since {since(self.since_ms, now_ms)}" if is_old else ""
-
-
-def failing(flows: Iterable[FlowSnapshot], now_ms: int) -> Iterator[FailedPartitions]:
-    """Yield permanent failures, and retried failures that have lasted for PASSING_TROUBLE_MS.
-    Failures of a flow as a whole are left out, because StateLines reports them.
+def failing(
+    flows: Iterable[FlowSnapshot], now_ms: int
+) -> dict[FailureKey, list[PartitionSnapshot]]:
+    """Return permanent failures, and retried failures that have lasted for PASSING_TROUBLE_MS, with
+    their partitions. Failures of a flow as a whole are left out, because StateLines reports them.
     """
+    out: dict[FailureKey, list[PartitionSnapshot]] = {}
     for flow in flows:
-        groups: dict[FailureKey, list[PartitionSnapshot]] = {}
         for part in flow.partitions:
             if flow.shows_problem_of(part):
                 continue
             waits = part.since_ms and now_ms - part.since_ms > PASSING_TROUBLE_MS
             if part.code and (part.state is PartitionState.FAILED or waits):
                 key = FailureKey(flow.flow, part.topic, part.code)
-                groups.setdefault(key, []).append(part)
-        for key, parts in groups.items():
-            numbers = tuple(part.partition for part in parts)
-            began_ms = min((part.since_ms for part in parts if part.since_ms), default=0)
-            message = parts[0].message
-            yield FailedPartitions(key=key, partitions=numbers, message=message, since_ms=began_ms)
+                out.setdefault(key, []).append(part)
+    return out
 
 
 class FailureLines:
@@ -494,26 +469,22 @@ class FailureLines:
     def update(self, now: float, now_ms: int, flows: Iterable[FlowSnapshot]) -> None:
         """Write a line for each failure that has begun or ended. `now`: monotonic time."""
         known = list(flows)
-        failures = {failure.key: failure for failure in failing(known, now_ms)}
         troubled = {
             FailureKey(flow.flow, part.topic, part.code)
             for flow in known
             for part in flow.partitions
         }
-        fresh: dict[tuple[str, str], list[FailedPartitions]] = {}
-        for key, failure in failures.items():
+        fresh: dict[tuple[str, str], list[tuple[FailureKey, list[PartitionSnapshot]]]] = {}
+        for key, parts in failing(known, now_ms).items():
             if key in self._open:
                 continue
             self._open[key] = now
             if now - self._reported_at.get(key, now - AGAIN_AFTER_S) >= AGAIN_AFTER_S:
                 self._reported_at[key] = now
-                fresh.setdefault((key.flow, key.code), []).append(failure)
+                fresh.setdefault((key.flow, key.code), []).append((key, parts))
         for group in fresh.values():
-            if len(group) > TOPICS_EACH:
-                self._write(_failing_line(group, now_ms))
-                continue
-            for failure in group:
-                self._write(failure.line(now_ms))
+            for failures in [group] if len(group) > TOPICS_EACH else [[each] for each in group]:
+                self._write(_failing_line(failures, now_ms))
         # forget failures of flows that are paused or promoted, or that another process leads now
         resting = {flow.flow for flow in known if flow.state in RESTING}
         self._open = {key: at for key, at in self._open.items() if key.flow not in resting}
@@ -552,10 +523,18 @@ def _topics_text(topics: list[str]) -> str:
     )
 
 
-def _failing_line(group: list[FailedPartitions], now_ms: int) -> str:
-    """Return one line for all topics of `group`, with the message of the first topic."""
-    first = group[0]
-    key = first.key
-    message = first.message.removeprefix(f"{key.topic}-{first.partitions[0]}: ")
-    topics = _topics_text([each.key.topic for each in group])
-    return f"{key.flow}: {topics}: {message} [{key.code}]{first.since_text(now_ms)}"
+def _failing_line(failures: list[tuple[FailureKey, list[PartitionSnapshot]]], now_ms: int) -> str:
+    """Return one line for all failures, with the message of the first one, and its start time
+    unless it has just begun.
+    """
+    key, parts = failures[0]
+    where = f"{key.topic}-{parts[0].partition}"
+    if len(failures) == 1 and len(parts) > 1:
+        where = f"{key.topic}, partitions {ranges([part.partition for part in parts])}"
+    message = parts[0].message.removeprefix(f"{where}: ")
+    if len(failures) > 1:
+        where = _topics_text([each.topic for each, _ in failures])
+    began_ms = min((part.since_ms for part in parts if part.since_ms), default=0)
+    is_old = began_ms and now_ms - began_ms > FRESH_MS
+    began = f", since {since(began_ms, now_ms)}" if is_old else ""
+    return f"{key.flow}: {where}: {message} [{key.code}]{began}"
