@@ -15,7 +15,6 @@ import pytest
 
 from tests.support.terminal import Screen
 from twinlog.cli.terminal.reading import ECHO, ReadingLine
-from twinlog.quantities import count
 
 END = "\a"
 LONG = "us-east-1->eu-central-1, rechecking the differences"
@@ -57,7 +56,7 @@ def test_it_is_one_line_however_narrow_and_leaves_nothing(
     terminal: Callable[[int], Callable[[], str]], columns: int
 ) -> None:
     written, screen = terminal(columns), Screen(columns)
-    with ReadingLine("offsets", count) as reading:
+    with ReadingLine() as reading:
         for name in ("A->B", LONG, "\x1b]0;title\x07"):
             reading.step(name, 0, 102_000_000)
             reading.step(name, 102_000_000, 102_000_000)
@@ -74,7 +73,7 @@ def test_the_end_is_shown_however_soon_it_comes(
     terminal: Callable[[int], Callable[[], str]],
 ) -> None:
     written = terminal(80)
-    with ReadingLine("offsets", count) as reading:
+    with ReadingLine() as reading:
         for done in range(100):
             reading.step("A->B", done, 99)
         assert written().count("%") <= 3  # only some of the steps are shown
@@ -86,7 +85,7 @@ def test_it_is_removed_before_an_error_is_printed(
     terminal: Callable[[int], Callable[[], str]],
 ) -> None:
     written, screen = terminal(80), Screen(80)
-    with pytest.raises(ValueError, match="no"), ReadingLine("offsets", count) as reading:
+    with pytest.raises(ValueError, match="no"), ReadingLine() as reading:
         reading.step("A->B", 1, 3)
         raise ValueError("no")
     sys.stderr.write("error: no\n")
@@ -97,6 +96,6 @@ def test_it_is_removed_before_an_error_is_printed(
 def test_nothing_is_written_where_stderr_is_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     stream = io.StringIO()
     monkeypatch.setattr(sys, "stderr", stream)
-    with ReadingLine("offsets", count) as reading:
+    with ReadingLine() as reading:
         reading.step("A->B", 1, 1)
     assert not stream.getvalue()

@@ -364,7 +364,7 @@ def rebuild(chosen: ChosenFlow, topics: str | None, dry_run: bool, yes: bool) ->
     if not (dry_run or yes or sys.stdin.isatty()):
         raise UsageError("give --yes, or --dry-run to see what would be written")
     with (
-        ReadingLine("offsets", count) as shown,
+        ReadingLine() as shown,
         closing(MapRebuild(chosen.setup, on_step=shown.step, say=shown.write_line)) as work,
     ):
         plans = work.plan(pattern)

@@ -96,10 +96,7 @@ def verify(
     asked = VerifyRequest(began_ms=began_ms, topics=topics, since=since, until=until, deep=deep)
     records = ResultWriter(config.flows, asked, is_off=others.pop("is_unrecorded"))
     try:
-        with (
-            ReadingLine("offsets", count) as reading,
-            workers(spark) as tasks,
-        ):
+        with ReadingLine() as reading, workers(spark) as tasks:
             for result in verify_flows(config, scope, tasks, reading.step):
                 reading.clear()
                 verified.append(result)

@@ -41,6 +41,7 @@ LONGEST_PAUSE_S: Final = 60.0
 HTTP has run for this time.
 """
 COUNTS_ON_S: Final = 60.0
+"""Minimum time until a flow's state is logged again if only numbers in its text have changed."""
 _NUMBER: Final = re.compile(r"(?<![\w.:-])\d[\d.,]*")
 """Matches numbers that are not part of a name, an address or a code."""
 
@@ -57,20 +58,6 @@ class Watch:
     """Called with the resource use of Spark's JVM. None if no metrics are served."""
     events: Callable[[str], PublishedEvents]
     """Returns the events of the flow with this name, to be published for other hosts."""
-
-
-class _LoggedState:
-    """The text with which a flow's state was logged last. If only numbers in the text change, the
-    state is logged again at most once a minute.
-    """
-
-    def __init__(self, text: str) -> None:
-        self._text, self._at = text, time.monotonic()
-
-    def is_news(self, text: str) -> bool:
-        if _NUMBER.sub("", text) != _NUMBER.sub("", self._text):
-            return True
-        return text != self._text and time.monotonic() >= self._at + COUNTS_ON_S
 
 
 @contextmanager
@@ -94,14 +81,17 @@ def watched(
     monitor = Monitor(thread_watch=thread_watch, series=series)
     events = EventLog(config)
     notifier = ServiceNotifier.of(os.environ, os.getpid(), stop)
-    texts: dict[str, _LoggedState] = {}
+    logged: dict[str, tuple[str, float]] = {}
+    """By flow: the text with which its state was logged last, and when."""
 
     def update(flows: list[FlowSnapshot]) -> None:
         monitor.update(flows)
         for flow in flows:
             text = ": ".join(filter(None, (flow.state, flow.reason)))
-            if flow.flow not in texts or texts[flow.flow].is_news(text):
-                texts[flow.flow] = _LoggedState(text)
+            before, at = logged.get(flow.flow, ("", 0.0))
+            is_due = text != before and time.monotonic() >= at + COUNTS_ON_S
+            if is_due or _NUMBER.sub("", text) != _NUMBER.sub("", before):
+                logged[flow.flow] = text, time.monotonic()
                 FlowLog(log, flow.flow).info("%s", text, code=flow.code)
         notifier.update(flows)
         events.save()

@@ -26,6 +26,7 @@ from rich.spinner import Spinner
 from rich.text import Text
 
 from twinlog.cli.terminal.output import write_while_it_is_read
+from twinlog.cli.terminal.reading import ECHO
 from twinlog.cli.terminal.status import at_least, packed
 from twinlog.cli.terminal.tables import Column, Piece, fitted_table, since, state_style, text
 from twinlog.codes import NOT_MIRRORED, FlowState, PartitionState
@@ -41,10 +42,6 @@ OTHER_ROWS: Final = 6
 TOPICS_EACH: Final = 3
 """Maximum number of new topics, or topics with the same new code, that get a line each. If one
 update has more of them, they share a line.
-"""
-ECHO: Final = len("^C")
-"""Columns that are left free for the terminal's echo of Ctrl-C. If the echo wrapped into a new
-line, the next screen would not overwrite the first line of the current one.
 """
 
 

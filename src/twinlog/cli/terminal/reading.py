@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable
-from types import TracebackType
 from typing import Final, Self
 
 import click
@@ -16,13 +14,14 @@ from rich.table import Table
 
 from twinlog.cli.terminal.output import write_line
 from twinlog.cli.terminal.tables import row, text
+from twinlog.quantities import count
 
 SHOWN_EVERY_S: Final = 0.2
 BAR: Final = 20
 LEAST_NAME: Final = 16
 ECHO: Final = len("^C")
 """Columns that are left free for the terminal's echo of Ctrl-C. If the echo wrapped into another
-line, that line would never be erased.
+line, that line would never be erased, and the next screen would not overwrite it.
 """
 
 
@@ -31,14 +30,12 @@ class ReadingLine:
     block.
     """
 
-    def __init__(self, unit: str, text_of: Callable[[int], str]) -> None:
-        """`unit`: what is counted, in the plural. `text_of`: formats a number of units."""
-        self._unit, self._text_of = unit, text_of
+    def __init__(self) -> None:
         self._name = ""
         self._began = self._last = 0.0
 
     def step(self, name: str, done: int, total: int) -> None:
-        """Show that `done` of `total` units of `name`, such as a flow or log, have been read."""
+        """Show that `done` of `total` offsets of `name`, such as a flow or log, have been read."""
         if not sys.stderr.isatty():
             return
         now = time.monotonic()
@@ -51,8 +48,8 @@ class ReadingLine:
         share = 100 * done // total if total else 100
         numbers = (
             f"{share} %",
-            f"{self._text_of(done)} of {self._text_of(total)} {self._unit}",
-            f"{self._text_of(int(rate))}/s",
+            f"{count(done)} of {count(total)} offsets",
+            f"{count(int(rate))}/s",
         )
         # use the width of stderr's terminal, because stdout may be a file or another terminal
         width = max(1, (os.get_terminal_size(sys.stderr.fileno()).columns or 80) - ECHO)
@@ -94,10 +91,5 @@ class ReadingLine:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.clear()

@@ -126,14 +126,11 @@ class _Observer:
         seconds = (last.written_ms - first.written_ms) / 1000
         if seconds <= 0:
             return replace(observation, cores=cores, silent_ms=last.late_ms)
-        before = {(p.topic, p.partition): p.bytes for p in first.snapshot.partitions}
-        rates = {
-            TopicPartition(p.topic, p.partition): max(
-                0, p.bytes - before.get((p.topic, p.partition), p.bytes)
-            )
-            / seconds
-            for p in last.snapshot.partitions
-        }
+        before, now = (
+            {TopicPartition(p.topic, p.partition): p.bytes for p in report.snapshot.partitions}
+            for report in (first, last)
+        )
+        rates = {tp: max(0, count - before.get(tp, count)) / seconds for tp, count in now.items()}
         return replace(observation, snapshot=last.snapshot, cores=cores, rates=rates)
 
     # -- the clusters
@@ -184,26 +181,24 @@ class _Observer:
             return FlowIntents()
 
     def _decoding_reasons(self, partitions: Iterable[PartitionStatus]) -> dict[str, str]:
-        try:
-            return self._query_configs(partitions)
-        except TwinlogError as error:
-            self._notes.append(f"configs of the source's topics are unknown: {error}")
-            return {}
-
-    def _query_configs(self, partitions: Iterable[PartitionStatus]) -> dict[str, str]:
         topics = list(dict.fromkeys(part.topic for part in partitions if part.lag))[:MOST_TOPICS]
         if not topics:
             return {}
+        try:
+            with _prompt_client(self._setup.source) as client:
+                answers = describe_topic_configs(client, topics)
+        except TwinlogError as error:
+            self._notes.append(f"configs of the source's topics are unknown: {error}")
+            return {}
         out = {}
-        with _prompt_client(self._setup.source) as client:
-            for topic, configs in describe_topic_configs(client, topics).items():
-                if isinstance(configs, TwinlogError):
-                    continue
-                values = {entry.name: entry.value or "" for entry in configs}
-                if values.get("message.timestamp.type") == "LogAppendTime":
-                    out[topic] = "message.timestamp.type = LogAppendTime"
-                elif "compact" in values.get("cleanup.policy", ""):
-                    out[topic] = "cleanup.policy = compact leaves gaps"
+        for topic, configs in answers.items():
+            if isinstance(configs, TwinlogError):
+                continue
+            values = {entry.name: entry.value or "" for entry in configs}
+            if values.get("message.timestamp.type") == "LogAppendTime":
+                out[topic] = "message.timestamp.type = LogAppendTime"
+            elif "compact" in values.get("cleanup.policy", ""):
+                out[topic] = "cleanup.policy = compact leaves gaps"
         return out
 
 
