@@ -13,7 +13,7 @@ import click
 
 from twinlog.cli.options.command import Command
 from twinlog.cli.options.option import option
-from twinlog.cli.terminal.output import is_quiet, nowhere, write_line, write_warning
+from twinlog.cli.terminal.output import is_quiet, nowhere, write_line
 from twinlog.cli.terminal.signals import on_signals
 from twinlog.quantities import count, duration
 
@@ -101,15 +101,17 @@ def demo(seconds: float | None, rate: float, *, no_mirror: bool) -> int:
         f"{count(check.compared)} compared "
         "in key, value, headers, timestamp and order"
     )
+    # problems are written even with -q, because a stream is given
     for difference in check.differences:
-        write_warning(difference)
+        write_line(difference, sys.stdout)
     if result.is_identical:
         write_line("source and target are identical")
         return 0
     if check.on_the_way or check.surplus:
-        write_warning(
+        write_line(
             f"{count(check.on_the_way)} records are missing on the target, and it has "
-            f"{count(check.surplus)} extra records"
+            f"{count(check.surplus)} extra records",
+            sys.stdout,
         )
-    write_warning("source and target are NOT identical")
+    write_line("source and target are NOT identical", sys.stdout)
     return 1

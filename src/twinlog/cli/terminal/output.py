@@ -129,11 +129,6 @@ def write_step(line: str) -> None:
         write_line(line, sys.stderr)
 
 
-def write_warning(line: str) -> None:
-    """Write a line about a problem to stdout, even if -q is given."""
-    write_line(line, sys.stdout)
-
-
 def write_while_it_is_read(line: str, stream: TextIO) -> None:
     """Write one line, and ignore errors, because a full disk or a closed pipe must not end a
     mirror. If stdout fails, this is logged once, and later lines are discarded. If stderr fails,

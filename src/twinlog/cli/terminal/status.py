@@ -72,7 +72,6 @@ class Row:
     target_topic: str
     partitions: str
     """The row's partitions as text: `all 4`, or their numbers if the topic has several rows."""
-    number: int
     state: str
     lag: int | None
     lag_ms: int | None
@@ -123,7 +122,6 @@ def _row(partitions: list[PartitionStatus], *, is_alone: bool, rate: float | Non
         topic=first.topic,
         target_topic=first.target_topic,
         partitions=_partitions_text(numbers, is_alone=is_alone),
-        number=len(numbers),
         state=next((state for state in AS_USUAL if state in states), first.state),
         lag=total(part.lag for part in partitions),
         lag_ms=largest(part.lag_ms for part in partitions),
