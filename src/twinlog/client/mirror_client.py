@@ -64,7 +64,9 @@ class MirrorClient:
         settings = Settings(
             {key: Setting(key=key, value=value, file=_WHERE) for key, value in config.items()}
         )
-        self._policy = _policy(settings)
+        source = settings.get(_SOURCE_ALIAS)
+        alias = None if source is None else source.value
+        self._policy = policy_from(policy_config(settings), alias)
         admin, consumer = (_cluster(settings, role) for role in (Role.ADMIN, Role.CONSUMER))
         self._admin, self._consumer = ClusterClient(admin), ClusterClient(consumer)
         self._maps: dict[str, tuple[ExactMap, str]] = {}
@@ -280,11 +282,6 @@ def _within(client: ClusterClient, timeout_s: float) -> Iterator[None]:
 
 _WHERE: Final = "MirrorClient"
 _SOURCE_ALIAS: Final = "source.cluster.alias"
-
-
-def _policy(settings: Settings) -> DefaultReplicationPolicy:
-    source = settings.get(_SOURCE_ALIAS)
-    return policy_from(policy_config(settings), None if source is None else source.value)
 
 
 def _cluster(settings: Settings, role: Role) -> ClusterSettings:

@@ -44,20 +44,12 @@ def chain(policy: ReplicationPolicy, topic: str) -> Iterator[str]:
         upstream = policy.upstream_topic(upstream)
 
 
-def hops(policy: ReplicationPolicy, topic: str, alias: str) -> int:
-    """Return the number of flows over which the topic came from cluster `alias`, or UNREACHABLE if
-    it did not come from there.
-    """
-    for count, source in enumerate(chain(policy, topic), start=1):
-        if source == alias:
-            return count
-    return UNREACHABLE
-
-
 def fewest_hops(policy: ReplicationPolicy, topics: Iterable[str], alias: str) -> int:
-    """Return the lowest result of `hops` for these topics and cluster `alias`, or UNREACHABLE."""
-    counts = (hops(policy, topic, alias) for topic in topics)
-    return min((count for count in counts if count != UNREACHABLE), default=UNREACHABLE)
+    """Return the lowest number of flows over which one of these topics came from cluster `alias`,
+    or UNREACHABLE if none came from there.
+    """
+    ways = ([*chain(policy, topic)] for topic in topics)
+    return min((way.index(alias) + 1 for way in ways if alias in way), default=UNREACHABLE)
 
 
 NEWEST_RECORDS: Final = 20_000

@@ -220,9 +220,7 @@ def fill(bootstrap: str, records: int) -> dict[str, int]:
         if error is not None:
             refused.append(str(error))
 
-    events = order_events()
-    for _ in range(records):
-        event = next(events)
+    for event in itertools.islice(order_events(), records):
         while True:
             try:
                 _produce(producer, event, on_delivery)
@@ -232,10 +230,7 @@ def fill(bootstrap: str, records: int) -> dict[str, int]:
         done[event.topic] += 1
     left = producer.flush(FILL_FLUSH_S)
     if refused or left:
-        why = (
-            refused[0]
-            if refused
-            else f"{left} records were not acknowledged in {FILL_FLUSH_S:.0f} s"
-        )
+        unacked = f"{left} records were not acknowledged in {FILL_FLUSH_S:.0f} s"
+        why = refused[0] if refused else unacked
         raise ClusterError(f"{bootstrap}: not all records were accepted: {why}")
     return done

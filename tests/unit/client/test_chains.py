@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from twinlog.client.topology import chain, fewest_hops, hops
+from twinlog.client.topology import chain, fewest_hops
 from twinlog.mirror.names.naming import DefaultReplicationPolicy, IdentityReplicationPolicy
 
 DEFAULT = DefaultReplicationPolicy()
@@ -27,7 +27,7 @@ IDENTITY = IdentityReplicationPolicy(source_alias="us")
     ],
 )
 def test_hops_are_counted_by_the_name(topic: str, alias: str, expected: int) -> None:
-    assert hops(DEFAULT, topic, alias) == expected
+    assert fewest_hops(DEFAULT, [topic], alias) == expected
 
 
 def test_the_shortest_way_counts() -> None:
@@ -42,7 +42,7 @@ def test_a_chain_ends_where_a_cluster_comes_again() -> None:
     same cluster. So without this rule, the chain would never end.
     """
     assert list(chain(IDENTITY, "orders")) == ["us"]
-    assert hops(IDENTITY, "orders", "eu") == -1
+    assert fewest_hops(IDENTITY, ["orders"], "eu") == -1
     assert list(chain(DEFAULT, "a.b.a.heartbeats")) == ["a", "b"]
     assert list(chain(IDENTITY, "a.b.heartbeats")) == ["a", "b"]
 

@@ -68,11 +68,8 @@ def parts(observation: Observation, findings: list[Finding]) -> Iterator[Text]:
 
 def numbers_line(observation: Observation) -> str:
     """Return the known measurements as one line: lag, rate, lanes, host and round trips."""
-    lag_text = "at its end"
-    if (
-        any(partition.lag is None for partition in observation.snapshot.partitions)
-        or not observation.snapshot.partitions
-    ):
+    lag_text, partitions = "at its end", observation.snapshot.partitions
+    if not partitions or any(partition.lag is None for partition in partitions):
         lag_text = "lag unknown"
     if observation.lagging:
         lag = duration(max(0, observation.lag_ms) / 1000)
