@@ -63,19 +63,13 @@ class ProducerHold:
         self._source = source
         self._target = target
         self._position = 0
-        self._held = held_producers
+        self.last_row = held_producers
+        """The flow's row that was read last or is about to be written, or None if there is none."""
         self._is_over = False
         self._let_go: HeldProducers | None = None
         """The row whose quota was removed from the source, or None. The row itself may still be in
         the state topic.
         """
-
-    @property
-    def last_row(self) -> HeldProducers | None:
-        """Return the flow's row that was read last or is about to be written, or None if there is
-        none.
-        """
-        return self._held
 
     def read(self) -> HeldProducers | None:
         """Return the flow's row in the state topic, or None."""
@@ -85,18 +79,18 @@ class ProducerHold:
         try:
             for row in read_to_end(self._target, STATE_TOPIC, 0, self._position):
                 if row.key is not None and is_held_row(row.key, self._flow):
-                    self._held = held_producers(row.key, row.value)
+                    self.last_row = held_producers(row.key, row.value)
                 self._position = row.offset + 1
         except BrokerRefused:
             self._position = 0  # read from the start, as the log was truncated or replaced
             raise
-        return self._held
+        return self.last_row
 
     def set_quota(self, rate: int) -> float | None:
         """Set the quota to `rate` bytes per second, and return None. If another client has set a
         quota, change nothing and return that quota.
         """
-        held = self.read() or self._held
+        held = self.read() or self.last_row
         rates = () if held is None else held.rates
         now = producer_quota(self._source)
         if now is not None and now not in rates:
@@ -115,7 +109,7 @@ class ProducerHold:
         """Remove the quota that this process has set or has read from the row. The target is not
         used, because it may be down, so the row remains.
         """
-        known = self._held
+        known = self.last_row
         if known is None or known == self._let_go:
             return RemovalResult.NOTHING
         freed = self._remove(known)
@@ -127,7 +121,7 @@ class ProducerHold:
         freed = self.remove_quota()
         held = self.read()
         if held is None:
-            self._held = None
+            self.last_row = None
             return freed
         if held != self._let_go:
             freed = self._remove(held)
@@ -151,7 +145,7 @@ class ProducerHold:
         now_ms = int(time.time() * 1000)
         row = HeldProducers(flow=self._flow, rates=rates, at_ms=now_ms)
         if rates:
-            self._held = row
+            self.last_row = row
         append_rows(self._target, _HOME, [row.encode()], now_ms)
         if not rates:
-            self._held = None
+            self.last_row = None

@@ -35,7 +35,7 @@ from typing import Any, Final
 
 from msgspec import structs
 
-from twinlog.cluster.client import ClusterClient, prompt_client
+from twinlog.cluster.client import prompt_client
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.cluster.topics.acls import topic_acls
 from twinlog.cluster.topics.internal_log import append_rows, check_policy
@@ -122,13 +122,9 @@ class FlowSteering:
         """
         self._config = config
         self._source = source
-        self._target = prompt_client(target, api_timeout_s=GIVES_UP_S)
+        self.target = prompt_client(target, api_timeout_s=GIVES_UP_S)
         self.who = f"{who or user_name()}@{socket.gethostname()}"
         self._reason = reason
-
-    @property
-    def target(self) -> ClusterClient:
-        return self._target
 
     @property
     def flow(self) -> str:
@@ -138,7 +134,7 @@ class FlowSteering:
         """Return the flow's current intents. Pauses and limits that cannot be read are added to
         `corrupt`, or raise CorruptData if `corrupt` is None.
         """
-        return state_rows_if_any(self._target).intents(self.flow, corrupt=corrupt)
+        return state_rows_if_any(self.target).intents(self.flow, corrupt=corrupt)
 
     def limit(self, bytes_per_second: int | None) -> list[Change]:
         """Return [the change that sets the flow's limit]. None for `bytes_per_second` restores the
@@ -152,7 +148,7 @@ class FlowSteering:
         of the source that the flow selects, and copied topics that the source does not list.
         """
         pattern = name_pattern(names)
-        rows = state_rows_if_any(self._target).copies.values()
+        rows = state_rows_if_any(self.target).copies.values()
         copied = {row.source_topic for row in rows if row.flow == self.flow and row.is_live}
         return self.changes(
             kind, filter(pattern.matches, sorted({*self._selected_topics(), *copied}))
@@ -285,22 +281,22 @@ class FlowSteering:
         claim names (`mirror.state.generations`). NOT_COPIED: the target has no state topic or, if
         `is_of_copy`, that topic has no claim of the flow.
         """
-        known = state_rows_if_any(self._target)
+        known = state_rows_if_any(self.target)
         history = known.history(self.flow)
         claim = None if history is None else history.latest
         if known is NO_ROWS or (claim is None and is_of_copy):
             raise never_led_error(self._config)
-        cluster_id = self._target.metadata([]).cluster_id or ""
+        cluster_id = self.target.metadata([]).cluster_id or ""
         if changed := target_changed_error(self._config, claim, cluster_id):
             raise changed
         # the user may not be permitted to read the topic's cleanup policy; this is accepted,
         # because the mirror checks the policy, too
         with suppress(Unauthorized):
-            check_policy(self._target, STATE_TOPIC)
-        append_rows(self._target, TopicPartition(STATE_TOPIC, 0), rows, int(time.time() * 1000))
+            check_policy(self.target, STATE_TOPIC)
+        append_rows(self.target, TopicPartition(STATE_TOPIC, 0), rows, int(time.time() * 1000))
 
     def close(self) -> None:
-        self._target.close()
+        self.target.close()
 
     def _selected_topics(self) -> list[str]:
         with closing(prompt_client(self._source, api_timeout_s=GIVES_UP_S)) as source:
