@@ -5,17 +5,20 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from msgspec import structs
 
 from tests.support import snapshots
+from tests.support.properties import BASE, loader
 from twinlog.cli.commands.doctor import parts
 from twinlog.cli.terminal.tables import write_all
 from twinlog.cluster.topics.quotas import Quota
 from twinlog.codes import FlowState
 from twinlog.config.flow.tuning import Tuning
+from twinlog.control.doctor import observing
 from twinlog.control.doctor.findings import (
     CHECKS,
     ClusterView,
@@ -286,6 +289,20 @@ def test_rate_that_a_leader_on_another_host_reported() -> None:
     assert reported_rate("A->B", rows[:2]) is None
     assert reported_rate("B->A", rows) is None
     assert "500 KB/s" in only(seen(lagging(), reported_rate=500_000.0), "at_its_limits").what
+
+
+def test_a_rate_that_cannot_be_read_is_noted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process of another host has reported the flow, but now the target does not respond."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    elsewhere = SimpleNamespace(status=snapshots.flow(where="east-1 (process 7)").status)
+    monkeypatch.setattr(observing, "offline_status", lambda *_: [elsewhere])
+    away = [line.replace(":9092", ":1").replace(" a:", " 127.0.0.1:") for line in BASE]
+    config = loader(tmp_path)(base=[line.replace(" b:", " 127.0.0.1:") for line in away])
+    (observation,) = observing.observe(config, tmp_path / "mm2.properties")
+    (note,) = observation.notes
+    assert note.startswith("the copy rate is unknown: ")
 
 
 def test_commands_are_quoted() -> None:

@@ -101,7 +101,7 @@ class _Observer:
         if first is not None:
             return self._with_rates(seen, first)
         rate = self._reported_rate() if snapshot.where else None
-        return replace(seen, reported_rate=rate)
+        return replace(seen, reported_rate=rate, notes=tuple(self._notes))
 
     def _reported_rate(self) -> float | None:
         """Return the flow's bytes per second by its leader's latest rows, or None if unknown."""
