@@ -18,12 +18,12 @@ from twinlog.cli.options.option import option
 from twinlog.cli.terminal.output import Answer, is_quiet, write_line
 from twinlog.encoded import encoded_fields
 from twinlog.errors import UsageError
+from twinlog.folders import private_opener
 
 if TYPE_CHECKING:
     from twinlog.client.export import Export
 
 PROGRESS_EVERY_S: Final = 5.0
-PRIVATE: Final = 0o600
 COUNTS: Final = "records aborted deleted before_log behind_log=after_log uncommitted unread"
 
 
@@ -117,8 +117,7 @@ def _write(work: Export, path: Path) -> None:
 
     partial = path.with_name(path.name + ".partial")
     try:
-        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE)
-        with os.fdopen(descriptor, "w", encoding="ascii") as out:
+        with open(partial, "x", encoding="ascii", opener=private_opener) as out:
             reported_at = time.monotonic()
             for record in work.records():
                 out.write(record_line(work.tp.partition, record) + "\n")
@@ -129,7 +128,7 @@ def _write(work: Export, path: Path) -> None:
             out.flush()
             os.fsync(out.fileno())
         # create the file first, which fails if it exists: the rename replaces an existing file
-        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE))
+        path.touch(0o600, exist_ok=False)
         partial.replace(path)
     except FileExistsError as error:
         raise UsageError(f"--output: {error.filename} already exists") from None
