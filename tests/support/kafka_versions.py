@@ -51,7 +51,7 @@ class OldCluster(LocalCluster):
     def _zookeeper(self) -> ZooKeeper | None:
         if not self.ports:
             return None
-        return ZooKeeper(folder=self._home() / "node-0", port=self.ports[1][CONTROLLER])
+        return ZooKeeper(folder=self.home / "node-0", port=self.ports[1][CONTROLLER])
 
     def _prepare(self, nodes: list[KafkaNode], jars: Path) -> None:
         if (zookeeper := self._zookeeper()) is not None:

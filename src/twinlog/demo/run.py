@@ -27,7 +27,7 @@ from twinlog.demo.client import confluent, create_topics
 from twinlog.demo.mirror import DemoMirror, Serve
 from twinlog.demo.shop import PARTITIONS, TOPIC_CONFIGS, Shop, order_events
 from twinlog.demo.view import DemoState, DemoView
-from twinlog.errors import EnvironmentMissing, TwinlogError
+from twinlog.errors import EnvironmentMissing
 from twinlog.quantities import size
 from twinlog.sandbox.brokers import QUICK_JVM, LocalCluster
 
@@ -258,9 +258,7 @@ class _Demo:
 
 def _write_config(source: LocalCluster, target: LocalCluster) -> Path:
     """Write the mirror's configuration into the source cluster's folder. Returns its path."""
-    if source.folder is None:
-        raise TwinlogError("the demo's source cluster has no folder: it is not running")
-    path = source.folder / "mm2.properties"
+    path = source.home / "mm2.properties"
     path.write_text(
         f"clusters = {SOURCE}, {TARGET}\n"
         f"{SOURCE}.bootstrap.servers = {source.bootstrap}\n"

@@ -397,7 +397,9 @@ class LocalCluster:
             )
         return kafka_jars.find_or_fetch(version=self.version)
 
-    def _home(self) -> Path:
+    @property
+    def home(self) -> Path:
+        """The folder of a cluster that was started."""
         if self.folder is None:
             raise UsageError(f"the cluster {self.name!r} has not been started; call start() first")
         return self.folder
@@ -405,7 +407,7 @@ class LocalCluster:
     def _node(self, node_id: int) -> KafkaNode:
         if node_id not in range(1, self.brokers + 1):
             raise UsageError(f"{self.name!r} has nodes 1 to {self.brokers}, not {node_id}")
-        return KafkaNode(node_id=node_id, folder=self._home() / f"node-{node_id}")
+        return KafkaNode(node_id=node_id, folder=self.home / f"node-{node_id}")
 
     def _nodes(self) -> list[KafkaNode]:
         return [self._node(node_id) for node_id in range(1, self.brokers + 1)]
@@ -498,7 +500,7 @@ class LocalCluster:
         known = {name: getattr(self, name) for name in _STORED}
         known |= {"listeners": asdict(self.listeners), "ports": self.ports}
         known |= {"cluster_id": self.cluster_id, "temporary": self._temporary}
-        write_state(self._home(), known)
+        write_state(self.home, known)
 
 
 # The watchdog ends a cluster whose owner died without stopping it. It is a shell script that waits

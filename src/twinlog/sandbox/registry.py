@@ -119,12 +119,10 @@ def _start_or_attach(name: str, brokers: int, folder: Path) -> SandboxCluster:
 
 
 def _report(cluster: LocalCluster) -> SandboxCluster:
-    if cluster.folder is None:  # the cluster is not running
-        raise UsageError(f"the cluster {cluster.name!r} is not running")
     return SandboxCluster(
         name=cluster.name,
         bootstrap=cluster.bootstrap,
-        folder=cluster.folder,
+        folder=cluster.home,
         brokers=cluster.brokers,
         pids=cluster.broker_pids,
     )
