@@ -105,15 +105,12 @@ class MirrorClient:
 
         Under the identity policy, these are all topics that are not internal.
         """
-        sources = {
-            topic: self._policy.topic_source(topic)
-            for topic in self._topics()
-            if not self._policy.is_internal_topic(topic)
-        }
         return {
             topic
-            for topic, source in sources.items()
-            if source is not None and source_alias in (None, source)
+            for topic in self._topics()
+            if not self._policy.is_internal_topic(topic)
+            and (source := self._policy.topic_source(topic)) is not None
+            and source_alias in (None, source)
         }
 
     @overload

@@ -100,13 +100,8 @@ def export(  # noqa: PLR0913, PLR0917 (options of a command)
         raise UsageError(f"--output: {path} already exists")
     settings = chosen.setup.source if side == "source" else chosen.setup.target
     with prompt_client(settings) as client:
-        work = Export(
-            client,
-            TopicPartition(topic, partition),
-            first,
-            until,
-            with_aborted=include_aborted,
-        )
+        tp = TopicPartition(topic, partition)
+        work = Export(client, tp, first, until, with_aborted=include_aborted)
         _write(work, path)
     return _answer(work, settings.alias, path)
 

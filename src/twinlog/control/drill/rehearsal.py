@@ -257,12 +257,7 @@ class Rehearsal:
         """Start a writer, and a reader for each group. `first`: the number of each partition's
         first record. `groups`: the topic that each group reads.
         """
-        writer = DrillWriter(
-            settings,
-            first,
-            records_per_s=self._load.records_per_s,
-            record_bytes=self._load.record_bytes,
-        )
+        writer = DrillWriter(settings, first, self._load)
         readers = [
             DrillReader(settings, group, [tp for tp in first if tp.topic == topic])
             for group, topic in groups.items()
@@ -424,12 +419,7 @@ class DrillWriter(DrillClient):
     """Writes records to each partition, with consecutive numbers as keys."""
 
     def __init__(
-        self,
-        settings: ClusterSettings,
-        first: Mapping[TopicPartition, int],
-        *,
-        records_per_s: float,
-        record_bytes: int,
+        self, settings: ClusterSettings, first: Mapping[TopicPartition, int], load: Load
     ) -> None:
         """`first`: the number of the first record to write to each partition."""
         super().__init__(settings)
@@ -440,9 +430,9 @@ class DrillWriter(DrillClient):
         self.refused_at: float | None = None
         """Monotonic time at which a broker denied a write, which ended the writer; else None."""
         self._acked: dict[TopicPartition, list[tuple[int, float]]] = {tp: [] for tp in first}
-        self._value = b"." * record_bytes
-        self._at_once = max(1, round(records_per_s * ROUND_S / max(1, len(first))))
-        self._pause_s = len(first) * self._at_once / records_per_s
+        self._value = b"." * load.record_bytes
+        self._at_once = max(1, round(load.records_per_s * ROUND_S / max(1, len(first))))
+        self._pause_s = len(first) * self._at_once / load.records_per_s
 
     def acked_at(self, tp: TopicPartition, number: int, otherwise: float) -> float:
         """Return the monotonic time of a record's acknowledgement, or `otherwise` if there was
