@@ -26,7 +26,7 @@ and during the execution:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, TypeAlias
@@ -254,34 +254,26 @@ class OffsetReset:
         out = GroupReset(
             group=group, topic_ids=ids, is_share=listed is not None and listed.is_share
         )
+        try:
+            return replace(out, offsets=tuple(self._offsets(goal, group, tps, now)))
+        except TwinlogError as error:
+            return replace(out, refused=error)
+
+    def _offsets(
+        self, goal: Goal, group: str, tps: Sequence[TopicPartition], now: _ClusterState
+    ) -> Iterator[ResetOffset]:
+        listed = now.listed.get(group)
         if listed is not None and listed.is_active:
-            return replace(out, refused=self._active_error(group, now.members.get(group, ())))
+            raise self._active_error(group, now.members.get(group, ()))
         if listed is not None and not _can_be_reset(listed):
-            return replace(out, refused=self._kind_error(listed))
-        before = now.before[group]
-        if isinstance(before, TwinlogError):
-            return replace(out, refused=before)
+            raise self._kind_error(listed)
+        before = or_raise(now.before[group])
         if not tps:
-            nothing = FlowError(
+            raise FlowError(
                 f"cluster {self._client.alias}: group {group} has no committed offsets there: "
                 "check its name, or name the topics with --topic",
                 code="NO_OFFSETS",
             )
-            return replace(out, refused=nothing)
-        try:
-            offsets = tuple(self._offsets(goal, group, tps, before, now))
-        except TwinlogError as error:
-            return replace(out, refused=error)
-        return replace(out, offsets=offsets)
-
-    def _offsets(
-        self,
-        goal: Goal,
-        group: str,
-        tps: Iterable[TopicPartition],
-        before: GroupOffsets,
-        now: _ClusterState,
-    ) -> Iterator[ResetOffset]:
         for tp in tps:
             log = or_raise(now.logs[tp])
             if not is_permitted(now.seen, tp.topic, Operation.READ):
