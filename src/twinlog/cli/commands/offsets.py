@@ -297,7 +297,7 @@ def _reset_parts(where: str, plans: Sequence[GroupReset]) -> Iterator[Renderable
     table = plain_table("group", "topic", *RESET_NUMBERS, "", numbers=RESET_NUMBERS)
     rows = [(plan, offset) for plan in plans for offset in plan.offsets]
     for plan, offset in rows[:ROWS_SHOWN]:
-        now = "none" if offset.before is None else offset.before
+        now: int | str = "none" if offset.before is None else offset.before
         numbers = (offset.partition, now, offset.after, offset.start, offset.end)
         step = offset.after - (offset.before or 0)
         moved = "" if offset.before is None else f"{'+' if step > 0 else ''}{count(step)}"
@@ -406,7 +406,7 @@ def _report(lines: Sequence[RebuiltLine], *, dry_run: bool) -> Iterator[Renderab
     names = ("topic", "partition", "", "from", "to", "runs", "source resumes at")
     table = plain_table(*names, numbers=NUMBERS)
     for line in lines:
-        known = (line.first, line.end, line.runs, line.next_upstream) if line.runs else ()
+        known = [line.first, line.end, line.runs, line.next_upstream] if line.runs else []
         row(table, line.target.topic, line.target.partition, line.outcome.value, *known)
     yield table
     yield from _refusals(lines)
