@@ -209,18 +209,16 @@ class MemoryFlow(MemorySource):
         )
         prints = {} if known is None else known.fingerprints
         term = self.new_term()
-        tail = MapTail.beginning(
+        tail = MapTail(
             key=KEY,
             topic=HERE.topic,
             term=term,
-            runs=runs,
             producer_id=PRODUCER_ID,
             mark=found.as_mark,
             fingerprint=prints.get(runs[-1].ordinal),
             dirty=not taken or bool(found.jumps),
             transform=self.transform,
-            earlier=earlier,
-        )
+        ).begin(runs, earlier)
         self._copy(found, tail)
 
     def new_term(self) -> Term:

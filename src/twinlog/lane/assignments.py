@@ -279,11 +279,10 @@ class Assignments:
         is_other = take.written_by != take.transform
         runs = first_runs(take.runs, take.open_from, result.jumps, position, begins_chunk=is_other)
         mark = result.mark(take.mark, is_alone=self._rules.is_ours_alone)
-        tail = MapTail.beginning(
+        tail = MapTail(
             key=take.map_key,
             topic=take.source.topic,
             term=take.term,
-            runs=runs,
             producer_id=self._work.producer_id,
             mark=mark,
             fingerprint=take.fingerprints.get(runs[-1].ordinal),
@@ -291,8 +290,7 @@ class Assignments:
             # ended are written even if there is nothing to copy
             dirty=not take.runs or bool(result.jumps) or (result.taken_over and mark != take.mark),
             transform=take.transform,
-            earlier=take.written_by,
-        )
+        ).begin(runs, take.written_by)
         self._begin_copy(partition, result, tail)
 
     def _begin_copy(self, partition: LanePartition, start: StartPoint, tail: MapTail) -> None:
@@ -345,7 +343,7 @@ class Assignments:
         count = len(take.fan.branches)
         branches = []
         for asked, start in zip(take.fan.branches, fan_start.points, strict=True):
-            tail = MapTail.beginning(
+            tail = MapTail(
                 key=take.map_key._replace(branch=asked.target.partition, branches=count),
                 topic=take.source.topic,
                 term=take.term,

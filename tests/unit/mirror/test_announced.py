@@ -173,17 +173,14 @@ def test_position_of_another_transform_begins_a_chunk_of_its_own() -> None:
     runs = first_runs(before, 0, (), position, begins_chunk=True)
     assert runs == [*before, position]
     assert first_runs(before, 0, (), position) == before
-    tail = MapTail.beginning(
+    tail = MapTail(
         key=KEY,
         topic="orders",
         term=Term(2, 0),
-        runs=runs,
         producer_id=PRODUCER,
-        mark=None,
         dirty=True,
         transform="aa",
-        earlier="",
-    )
+    ).begin(runs, earlier="")
     rows = []
     while (made := tail.next_row()) is not None:
         rows.append(made[0])

@@ -144,15 +144,9 @@ def test_a_final_mark_is_in_the_row_and_an_older_row_has_none() -> None:
 
 
 def a_tail(runs: int) -> MapTail:
-    return MapTail.beginning(
-        key=PartitionKey(NO_TOPIC_ID, NO_TOPIC_ID, 0),
-        topic="orders",
-        term=Term(1, 0),
-        runs=[Run(n, 2 * n, n) for n in range(0, 2 * runs, 2)],
-        producer_id=9,
-        mark=None,
-        dirty=False,
-    )
+    key = PartitionKey(NO_TOPIC_ID, NO_TOPIC_ID, 0)
+    tail = MapTail(key=key, topic="orders", term=Term(1, 0), producer_id=9)
+    return tail.begin([Run(n, 2 * n, n) for n in range(0, 2 * runs, 2)])
 
 
 def test_runs_announced_after_a_moved_record_move_with_it() -> None:

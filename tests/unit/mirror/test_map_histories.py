@@ -67,15 +67,10 @@ class MapHistory(RuleBasedStateMachine):
         ordinal = len(self.log)
         position = Run(ordinal, self.log[-1] + 1 if self.log else 0, K + ordinal)
         repeated = known.open_from if self.repeats_newest_chunk else -1
-        self.tail = MapTail.beginning(
-            key=KEY,
-            topic="orders",
-            term=Term(self.terms, 0),
-            runs=first_runs(known.runs, repeated, (), position),
-            producer_id=1,
-            mark=None,
-            dirty=not known.runs,
-        )
+        runs = first_runs(known.runs, repeated, (), position)
+        term = Term(self.terms, 0)
+        tail = MapTail(key=KEY, topic="orders", term=term, producer_id=1, dirty=not known.runs)
+        self.tail = tail.begin(runs)
         self.terms += 1
         self.rest()
 

@@ -154,9 +154,7 @@ class DeadLetters(PartitionCopy):
                 last_timestamp=-1,
                 target_epoch=epoch,
             ),
-            tail=MapTail(
-                key=copy.tail.key, topic=copy.source.topic, term=copy.tail.term, chunk=0, runs=[]
-            ),
+            tail=MapTail(key=copy.tail.key, topic=copy.source.topic, term=copy.tail.term),
             end=copy.end,
             limit_bytes=given["limit_bytes"],
             last_run=None,

@@ -49,7 +49,7 @@ from typing import Final
 
 from twinlog.mirror.accepted import Accepted
 from twinlog.mirror.map.offset_map import PartitionMap
-from twinlog.mirror.map.runs import DOWNSTREAM, Run, following, k_at
+from twinlog.mirror.map.runs import DOWNSTREAM, Run, following
 from twinlog.mirror.ports import LogEnds
 from twinlog.model import sequence_of
 from twinlog.wire.record_batch import BatchHeader, read_headers
@@ -116,7 +116,8 @@ def last_stretch(runs: Sequence[Run], log_end: int) -> TailStretch:
     """Return the last part of the log with constant K, according to the map. It is the whole log
     unless the map has runs after accepted foreign records.
     """
-    at, k = max(0, following(runs, log_end, DOWNSTREAM) - 1), k_at(runs, log_end)
+    at = max(0, following(runs, log_end, DOWNSTREAM) - 1)
+    k = _k_of(runs[at])
     if _k_of(runs[0]) == k:
         return TailStretch(k, 0)
     while _k_of(runs[at - 1]) == k:

@@ -67,8 +67,8 @@ class MapTail:
     key: PartitionKey
     topic: str
     term: Term
-    chunk: int
-    runs: list[Run]
+    chunk: int = 0
+    runs: list[Run] = field(default_factory=list)
     """Runs of the open chunk."""
     producer_id: int = -1
     mark: Mark | None = None
@@ -89,46 +89,22 @@ class MapTail:
     _closed: list[_Full] = field(default_factory=list)
     """The newest full chunks that are durable, at most CLOSED_KEPT."""
 
-    @classmethod
-    def beginning(  # noqa: PLR0913 (keyword-only)
-        cls,
-        *,
-        key: PartitionKey,
-        topic: str,
-        term: Term,
-        runs: Sequence[Run],
-        producer_id: int,
-        mark: Mark | None,
-        fingerprint: int | None = None,
-        dirty: bool,
-        transform: str = "",
-        earlier: str = "",
-    ) -> Self:
-        """Create the tail of a new term. Its first chunks contain `runs` (see `first_runs`).
+    def begin(self, runs: Sequence[Run], earlier: str = "") -> Self:
+        """Put `runs` (see `first_runs`) into the first chunks of a new term, and return this tail.
 
-        `transform` and `earlier`: digests of the transforms of the last run and of the runs before
-        it. If they differ, the last run, which is then the copy's position, begins a new chunk,
-        because all runs of a chunk have the same transform.
+        `earlier`: digest of the transforms of the runs before the last one. If it differs from
+        `transform`, the last run, which is then the copy's position, begins a new chunk, because
+        all runs of a chunk have the same transform.
         """
-        tail = cls(
-            key=key,
-            topic=topic,
-            term=term,
-            chunk=0,
-            runs=[],
-            producer_id=producer_id,
-            mark=mark,
-            fingerprint=fingerprint,
-            dirty=dirty,
-            transform=transform if len(runs) == 1 else earlier,
-        )
+        transform = self.transform
+        self.transform = transform if len(runs) == 1 else earlier
         for run in runs[:-1]:
-            tail._append(run)
-        if tail.transform != transform:
-            tail._full.append(_Full(tail.chunk, tail.runs, tail.transform))
-            tail.chunk, tail.runs, tail.transform = tail.chunk + 1, [], transform
-        tail._append(runs[-1])
-        return tail
+            self._append(run)
+        if self.transform != transform:
+            self._full.append(_Full(self.chunk, self.runs, self.transform))
+            self.chunk, self.runs, self.transform = self.chunk + 1, [], transform
+        self._append(runs[-1])
+        return self
 
     def announce(self, run: Run, fingerprint: int | None, *, always: bool = False) -> None:
         """Add a run that begins in the batch that is queued next. `fingerprint`: that of the run's
@@ -179,19 +155,27 @@ class MapTail:
         topic, nearly every batch gets a higher offset than planned, so one row is written for many
         of them.
         """
-        if self.runs and self.runs[0].ordinal < run.ordinal:
-            self._shift_in_open_chunk(run, distance)
-        else:
+        if not self.runs or self.runs[0].ordinal >= run.ordinal:
             # if the run's chunk is no longer in memory, the next start corrects the map
-            self._rebuild(run, distance)
+            self.insert(run, distance)
+            return
+        later = [
+            each._replace(downstream=each.downstream + distance)
+            for each in self.runs
+            if each.ordinal > run.ordinal
+        ]
+        self.runs = [each for each in self.runs if each.ordinal < run.ordinal]
+        for each in (run, *later):
+            self._append(each)
+        self._unwritten += 1
+        self.fingerprint = None
+        if later or self._full or self._unwritten >= SHIFTS_PER_ROW:
+            self.dirty = True
 
-    def insert(self, run: Run) -> bool:
+    def insert(self, run: Run, distance: int = 0) -> bool:
         """Announce a run whose ordinal is below those of runs that were already announced. Return
-        False if the chunk for it is no longer in memory.
+        False if the chunk for it is no longer in memory. `distance`: see `shift`.
         """
-        return self._rebuild(run, 0)
-
-    def _rebuild(self, run: Run, distance: int) -> bool:
         known = [old_run for chunk in self._chunks() for old_run in chunk]
         if run.ordinal < known[0].ordinal:
             return False
@@ -210,20 +194,6 @@ class MapTail:
         self.fingerprint = None
         self.dirty = True
         return True
-
-    def _shift_in_open_chunk(self, run: Run, distance: int) -> None:
-        later = [
-            each._replace(downstream=each.downstream + distance)
-            for each in self.runs
-            if each.ordinal > run.ordinal
-        ]
-        self.runs = [each for each in self.runs if each.ordinal < run.ordinal]
-        for each in (run, *later):
-            self._append(each)
-        self._unwritten += 1
-        self.fingerprint = None
-        if later or self._full or self._unwritten >= SHIFTS_PER_ROW:
-            self.dirty = True
 
     def next_row(self) -> tuple[ChunkRow, Run] | None:
         """Return (the next row to write, the last run of this row), or None if no row is to be
@@ -355,7 +325,7 @@ def first_runs(
     First come the valid runs of the map's newest chunk, which begins at ordinal `open_from` (-1: no
     chunk is repeated). Then come `corrected`, which replace runs of the map, and `position`, where
     the copy resumes. `position` is omitted if it continues the run before it, unless `begins_chunk`
-    (`MapTail.beginning`).
+    (`MapTail.begin`).
     """
     merged = [*corrected, position]
     cut = merged[0].ordinal
