@@ -22,6 +22,7 @@ from tests.support.memory_lanes import Lane, Late, LivingLane
 from tests.support.memory_log import Answer, MemoryLog, MemoryView, find_starts
 from tests.support.memory_source import EXPIRY_MS, HOUR_MS, MemorySource
 from tests.support.memory_steps import CHANGES, STEPS, UNHEARD
+from tests.support.one_copy import answer
 from twinlog.errors import Fate, PartitionError, TwinlogError
 from twinlog.lane.late_requests import SILENCE_MS, USER_TIMEOUT_MS
 from twinlog.lane.messages import HandOver
@@ -409,12 +410,12 @@ class MemoryFlow(MemorySource):
         if lane is None or not lane.answers:
             return False
         got = lane.answers.popleft()
-        lane.copy.on_produced(
+        answer(
+            lane.copy,
+            got.base_offset,
             error=got.error,
-            base_offset=got.base_offset,
-            log_append_time_ms=got.log_append_time_ms,
-            message=None,
-            now_ms=self.now_ms,
+            append_time=got.log_append_time_ms,
+            now=self.now_ms,
         )
         self._is_cleaned = self._is_cleaned and lane.copy.queued_bytes > 0
         self._settle()

@@ -15,6 +15,7 @@ from twinlog.mirror.map.offset_map import PartitionKey, Run, Term
 from twinlog.mirror.skips import Skip
 from twinlog.mirror.start_point import CopyRules, StartPoint
 from twinlog.model import NO_TOPIC_ID, Isolation, TopicPartition
+from twinlog.wire.produce import ProducedPartition
 from twinlog.wire.record_batch import Codec
 from twinlog.wire.records import Record, encode_batch
 
@@ -157,10 +158,12 @@ def answer(
     append_time: int = -1,
     now: int = NOW,
 ) -> None:
-    copy.on_produced(
+    """Process a response of the target to the copy's oldest batch in flight."""
+    produced = ProducedPartition(
+        tp=copy.target,
         error=error,
         base_offset=base_offset,
         log_append_time_ms=append_time,
         message=None,
-        now_ms=now,
     )
+    copy.on_produced(produced, now)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.support.one_copy import NOW, K, arguments, fetched, sent
+from tests.support.one_copy import NOW, K, answer, arguments, fetched, sent
 from tests.support.python_transformer import PythonTransformer, RecordFunction
 from twinlog.mirror.copy.intake import OutBatch
 from twinlog.mirror.copy.ranges import RangeAnswer, SourceRange
@@ -63,9 +63,7 @@ class Rig:
             self.respond(K + one.ordinal)
 
     def respond(self, base_offset: int, error: int = 0) -> None:
-        self.copy.on_produced(
-            error=error, base_offset=base_offset, log_append_time_ms=-1, message=None, now_ms=NOW
-        )
+        answer(self.copy, base_offset, error=error)
 
     def copied(self) -> list[OutBatch]:
         """Send all batches, acknowledge them, and return them."""

@@ -14,7 +14,7 @@ from msgspec import structs
 
 from tests.support.driver import HandClock, work_of
 from tests.support.lane_takes import take
-from tests.support.one_copy import NOW, batch, fetched
+from tests.support.one_copy import NOW, answer, batch, fetched
 from tests.support.python_transformer import PythonTransformer
 from twinlog.cluster.net.framing import FramePool, _is_free
 from twinlog.errors import CorruptData, Fate, PartitionError, Unreachable
@@ -337,9 +337,7 @@ def acknowledge_all(copy: TransformedCopy) -> None:
     while (row := copy.tail.next_row()) is not None:
         copy.tail.on_durable(row[1])
     while (sent := copy.next_batch(NOW)) is not None:
-        copy.on_produced(
-            error=0, base_offset=sent.ordinal, log_append_time_ms=-1, message=None, now_ms=NOW
-        )
+        answer(copy, sent.ordinal)
 
 
 def test_position_of_filtered_records_is_announced_once_a_second(lane: Lane) -> None:
@@ -468,9 +466,7 @@ def failing(lane: Lane) -> TransformedCopy:
 def answer_letter(lane: Lane, copy: TransformedCopy, error: int = 0) -> None:
     letters = copy.dead_letters
     assert letters is not None
-    letters.on_produced(
-        error=error, base_offset=77, log_append_time_ms=-1, message=None, now_ms=NOW
-    )
+    answer(letters, 77, error=error)
     lane.assignments.on_answered(letters)
 
 

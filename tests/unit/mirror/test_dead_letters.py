@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from tests.support.one_copy import NOW, arguments, batch, sent
+from tests.support.one_copy import NOW, answer, arguments, batch, sent
 from tests.support.one_transformed import Rig, values
 from tests.support.python_transformer import transformed
 from twinlog.errors import Fate, PartitionError
@@ -70,13 +70,7 @@ class LettersRig(Rig):
             for one in batches:
                 self._end += 7  # records of other partitions are between them
                 found += decode_batch(one.data)
-                self.letters.on_produced(
-                    error=error,
-                    base_offset=self._end,
-                    log_append_time_ms=-1,
-                    message=None,
-                    now_ms=NOW,
-                )
+                answer(self.letters, self._end, error=error)
                 self.copy.use_answers(NOW)
         return found
 
@@ -206,7 +200,7 @@ def test_drained_copy_waits_for_a_letter_in_flight_and_sends_no_other() -> None:
     (only,) = sent(rig.letters)
     rig.copy.drain()
     assert (rig.copy.is_drained, rig.copy.state) == (False, CopyState.DRAINING)
-    rig.letters.on_produced(error=0, base_offset=3, log_append_time_ms=-1, message=None, now_ms=NOW)
+    answer(rig.letters, 3)
     rig.copy.use_answers(NOW)
     assert (rig.copy.is_drained, sent(rig.letters)) == (True, [])
     over = hand_over(rig.copy)

@@ -15,7 +15,7 @@ from typing import Final
 
 import pytest
 
-from tests.support.one_copy import NOW, K, arguments, batch
+from tests.support.one_copy import NOW, K, answer, arguments, batch
 from tests.support.one_transformed import Rig
 from twinlog.errors import Fate, PartitionError
 from twinlog.lane.reporting import hand_over
@@ -126,9 +126,7 @@ class QuarantineFlow:
     def is_answered(self) -> None:
         if self.answers:
             letters, base = self.answers.popleft()
-            letters.on_produced(
-                error=0, base_offset=base, log_append_time_ms=-1, message=None, now_ms=NOW
-            )
+            answer(letters, base)
             self.rig.copy.use_answers(NOW)
 
     def copies(self) -> None:

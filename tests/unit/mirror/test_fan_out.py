@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.support.one_copy import DAY, NOW, K, answer, sent
 from twinlog.errors import CorruptData, PartitionError
 from twinlog.mirror.copy.fan_out import (
     Branch,
@@ -17,7 +18,6 @@ from twinlog.mirror.copy.fan_out import (
     partition_of,
     read_to,
 )
-from twinlog.mirror.copy.intake import OutBatch
 from twinlog.mirror.map.map_tail import MapTail
 from twinlog.mirror.map.offset_map import Mark, PartitionKey, Run, Term
 from twinlog.mirror.start_point import CopyRules, StartPoint
@@ -25,10 +25,7 @@ from twinlog.model import NO_TOPIC_ID, Isolation, TopicPartition
 from twinlog.wire.record_batch import Codec, read_headers
 from twinlog.wire.records import Record, decode_batch, encode_batch
 
-NOW = 1_800_000_000_000
-DAY = 86_400_000
 SOURCE = TopicPartition("orders", 4)
-K = 70
 RULES = CopyRules(
     producer_id=9,
     isolation=Isolation.READ_COMMITTED,
@@ -98,19 +95,6 @@ def written(fan: FanOut) -> None:
     """Write all announced rows to the map topic."""
     for part in fan.parts:
         part.tail.on_durable(part.tail.runs[-1])
-
-
-def sent(branch: Branch) -> list[OutBatch]:
-    out = []
-    while (batch := branch.next_batch(NOW)) is not None:
-        out.append(batch)
-    return out
-
-
-def answer(branch: Branch, base_offset: int) -> None:
-    branch.on_produced(
-        error=0, base_offset=base_offset, log_append_time_ms=-1, message=None, now_ms=NOW
-    )
 
 
 def theirs(branch: Branch, begin: int, end: int) -> list[int]:
@@ -209,9 +193,7 @@ def test_trouble_of_one_branch_brings_all_to_rest() -> None:
     fetch(fan, a_batch(0, 30))
     written(fan)
     sent(fan.parts[0])
-    fan.parts[0].on_produced(
-        error=7, base_offset=-1, log_append_time_ms=-1, message=None, now_ms=NOW
-    )
+    answer(fan.parts[0], -1, error=7)
     fan.halt()
     assert fan.trouble is not None
     assert not fan.wants_fetch
@@ -258,7 +240,7 @@ def test_batch_that_is_too_large_there_is_cut_and_each_part_announced() -> None:
     fetch(fan, a_batch(60, 30))
     written(fan)
     (whole,) = sent(branch)
-    branch.on_produced(error=10, base_offset=-1, log_append_time_ms=-1, message=None, now_ms=NOW)
+    answer(branch, -1, error=10)
     assert fan.trouble is None
     assert not sent(branch), "the ends of its parts are not in the map yet"
     written(fan)

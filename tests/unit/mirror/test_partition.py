@@ -192,9 +192,7 @@ def test_a_repeat_is_recognized_at_any_offset(*, alone: bool, distance: int) -> 
     copy = a_copy(alone=alone)
     copy.on_fetched(fetched(batch(0, 5)), (), NOW)
     sent(copy)
-    copy.on_produced(
-        error=0, base_offset=K + distance, log_append_time_ms=NOW - 5000, message=None, now_ms=NOW
-    )
+    answer(copy, K + distance, append_time=NOW - 5000)
     assert copy.trouble is not None
     assert copy.trouble.code == "OTHER_WRITER"
     assert copy.acked_ordinal == 0

@@ -306,14 +306,7 @@ class TargetSide:
             self.in_flight_bytes -= len(batch.data)
             if answer.error in STALE_LEADER:
                 self.side.forget_leader(answer.tp)
-            copy.on_produced(
-                error=answer.error,
-                base_offset=answer.base_offset,
-                log_append_time_ms=answer.log_append_time_ms,
-                message=answer.message,
-                now_ms=now_ms,
-                record=answer.record,
-            )
+            copy.on_produced(answer, now_ms)
             if sent.version < VERSION_BY_ID:
                 self._on_answer_by_name(copy)
             if sent.trip_s >= FAR_S:

@@ -64,7 +64,7 @@ from typing import Final
 
 from twinlog.errors import PartitionError, TwinlogError
 from twinlog.mirror.copy.intake import Aborted, Intake, OutBatch
-from twinlog.mirror.copy.partition import CopyState, PartitionCopy
+from twinlog.mirror.copy.partition import CopyState, LastRecordsCopy, PartitionCopy
 from twinlog.mirror.copy.timings import TimingSum
 from twinlog.mirror.map.offset_map import Run
 from twinlog.mirror.skips import Skip
@@ -130,27 +130,8 @@ class FanIntake(Intake):
     batches to send.
     """
 
-    def __init__(
-        self,
-        *,
-        position: int,
-        isolation: Isolation,
-        last_fetched_epoch: int,
-        skips: Sequence[Skip] = (),
-    ) -> None:
-        super().__init__(
-            position=position,
-            last_fetched_epoch=last_fetched_epoch,
-            ordinal=0,
-            k=0,
-            last_run=None,
-            producer_id=-1,
-            isolation=isolation,
-            limit_bytes=0,
-            skips=skips,
-        )
-        self._gathered: list[Part] = []
-        self._headers: list[BatchHeader] = []
+    _gathered: list[Part]
+    _headers: list[BatchHeader]
 
     def read(
         self, records: memoryview, aborted: Iterable[Aborted], end: int
@@ -168,9 +149,6 @@ class FanIntake(Intake):
             if not self._headers:
                 raise
         return (self._headers[-1] if self._headers else None), Rows(self._gathered)
-
-    def _is_shallow(self, header: BatchHeader) -> bool:
-        return False
 
     def _deep(self, header: BatchHeader, rows: Rows) -> list[OutBatch]:
         self.deep_batches += 1
@@ -207,7 +185,7 @@ class BranchIntake(Intake):
         return (), None
 
 
-class Branch(PartitionCopy):
+class Branch(LastRecordsCopy):
     """The copy of the records of a source partition that belong in one target partition."""
 
     intake: BranchIntake
@@ -222,24 +200,6 @@ class Branch(PartitionCopy):
                 self.queue(batch, now_ms, always=True)
         self.intake.position = max(self.intake.position, upto)
         self.has_read()
-
-    # the log may end after any part of a split batch, so the last record of each part is announced
-
-    def _queue_one(self, batch: OutBatch, *, always: bool) -> None:
-        batch.runs = batch.runs or (self._end_of(batch),)
-        super()._queue_one(batch, always=always)
-
-    def _announce_again(self, parts: Sequence[OutBatch]) -> bool:
-        for batch in parts:
-            if not batch.runs:
-                batch.runs = (self._end_of(batch),)
-                if not self.tail.insert(batch.runs[0]):
-                    return False
-        return True
-
-    def _end_of(self, batch: OutBatch) -> Run:
-        at = batch.next_ordinal - 1
-        return Run(at, batch.upstream_at(batch.count - 1), self._k + at)
 
     def note_position(self) -> None:
         """Write to the offset map how far the source was read after this branch's last record
@@ -277,13 +237,16 @@ class FanOut:
         self.parts = tuple(branches)
         self._rowless = {branch for branch in branches if branch.tail.dirty}
         self._is_read = False
-        self.target = branches[0].target
-        """Target partition of the first branch, for display."""
         self.end = end
         first = min(branches, key=lambda branch: branch.intake.position).intake
         self.intake = FanIntake(
             position=first.position,
+            ordinal=0,
+            k=0,
+            last_run=None,
+            producer_id=-1,
             isolation=isolation,
+            limit_bytes=0,
             last_fetched_epoch=first.last_fetched_epoch,
             skips=skips,
         )
@@ -350,10 +313,6 @@ class FanOut:
     @property
     def is_drained(self) -> bool:
         return all(part.is_drained for part in self.parts)
-
-    @property
-    def in_flight(self) -> int:
-        return sum(part.in_flight for part in self.parts)
 
     @property
     def queued_bytes(self) -> int:

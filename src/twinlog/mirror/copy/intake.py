@@ -67,7 +67,6 @@ from twinlog.wire.records import (
 MAGIC_V2: Final = 2
 REWRITTEN_TOGETHER: Final = 256
 """Maximum number of batches that one call of the kernel rewrites."""
-NOTHING_SKIPPED: Final[tuple[Skip, ...]] = ()
 _BASE_OFFSET: Final = struct.Struct(">q")
 _BEGIN_AND_COUNT: Final = struct.Struct(">qi45xi")
 """Base offset, length and record count in the header of a batch."""
@@ -144,7 +143,7 @@ class Intake:
         limit_bytes: int,
         last_fetched_epoch: int = -1,
         recompression: Recompression | None = None,
-        skips: Sequence[Skip] = NOTHING_SKIPPED,
+        skips: Sequence[Skip] = (),
         join_bytes: int = 0,
     ) -> None:
         self.position = position
@@ -175,9 +174,9 @@ class Intake:
         self._recompression = recompression
         self._skips = tuple(skips)
         self._rewrites = type(self) is Intake
-        """Whether the kernel may rewrite batches. In subclasses, `_next` handles every batch."""
+        """Whether batches may pass unchanged or be joined. Subclasses decode every batch."""
         self._codecs_kept = _kept_codecs(recompression)
-        self.join_bytes = min(join_bytes, limit_bytes)
+        self.join_bytes = min(join_bytes, limit_bytes) if self._rewrites else 0
         """Maximum size of a joined batch in bytes; 0 disables joining."""
 
     def take(self, records: memoryview, aborted: Iterable[Aborted], end: int) -> list[OutBatch]:
@@ -336,29 +335,17 @@ class Intake:
         )
         if joined is None:
             return None
-        run = self._run(self.ordinal, header.base_offset)
-        mark = None
-        if run is not None:
-            mark = fingerprint(first_record(records[start : start + header.length]))
-        view = memoryview(joined.data)
-        rewrite_header(view, producer_id=self._producer_id, base_sequence=sequence_of(self.ordinal))
-        out = OutBatch(
-            ordinal=self.ordinal,
+        out = self._next_batch(
+            header,
+            memoryview(joined.data),
+            records[start : start + header.length],
             count=joined.records,
-            data=view,
-            upstream=header.base_offset,
             upstream_next=joined.next_offset,
-            runs=() if run is None else (run,),
-            fingerprint=mark,
-            max_timestamp=joined.most_timestamp,
-            oldest_timestamp=joined.least_timestamp,
-            leader_epoch=header.leader_epoch,
+            stamps=(joined.least_timestamp, joined.most_timestamp),
         )
         self.batches += joined.batches
         if self._joined_codec(header) is not header.codec:
             self.packed_batches += joined.batches
-        self.ordinal += joined.records
-        self.position = joined.next_offset
         self.last_fetched_epoch = header.leader_epoch
         return out, joined.next_at
 
@@ -447,43 +434,62 @@ class Intake:
                 as_it_came = batch
                 batch = self._recompression.of(header, batch, self.limit_bytes)
                 self.packed_batches += batch is not as_it_came
-            return (self._shallow(header, batch),)
+            stamps = min(header.base_timestamp, header.max_timestamp), header.max_timestamp
+            out = self._next_batch(
+                header,
+                batch,
+                batch,
+                count=header.count,
+                upstream_next=header.next_offset,
+                stamps=stamps,
+            )
+            return (out,)
         return self._deep(header, decode_rows(batch))
 
     def _is_shallow(self, header: BatchHeader) -> bool:
         return (
-            header.is_dense
+            self._rewrites
+            and header.is_dense
             and not header.is_log_append_time
             and header.base_offset >= self.position
             and header.length <= self.limit_bytes
             and sequence_of(self.ordinal) + header.count <= SEQUENCE_MODULUS
-            and not any(
-                skip.first < header.next_offset and header.base_offset < skip.next
-                for skip in self._skips
-            )
+            and not has_skipped(header, self._skips)
         )
 
-    def _shallow(self, header: BatchHeader, batch: memoryview) -> OutBatch:
+    def _next_batch(
+        self,
+        header: BatchHeader,
+        data: memoryview,
+        first: memoryview,
+        *,
+        count: int,
+        upstream_next: int,
+        stamps: tuple[int, int],
+    ) -> OutBatch:
+        """Return `data`, a batch without gaps, as the next batch to send, and move past it.
+
+        `header` and `first`: the source's first batch in it. `stamps`: its oldest and its greatest
+        timestamp.
+        """
         run = self._run(self.ordinal, header.base_offset)
         # the first record is decoded only if it begins a run, whose map row needs its fingerprint
-        mark = None if run is None else fingerprint(first_record(batch))
-        rewrite_header(
-            batch, producer_id=self._producer_id, base_sequence=sequence_of(self.ordinal)
-        )
+        mark = None if run is None else fingerprint(first_record(first))
+        rewrite_header(data, producer_id=self._producer_id, base_sequence=sequence_of(self.ordinal))
         out = OutBatch(
             ordinal=self.ordinal,
-            count=header.count,
-            data=batch,
+            count=count,
+            data=data,
             upstream=header.base_offset,
-            upstream_next=header.next_offset,
+            upstream_next=upstream_next,
             runs=() if run is None else (run,),
             fingerprint=mark,
-            max_timestamp=header.max_timestamp,
-            oldest_timestamp=min(header.base_timestamp, header.max_timestamp),
+            max_timestamp=stamps[1],
+            oldest_timestamp=stamps[0],
             leader_epoch=header.leader_epoch,
         )
-        self.ordinal += header.count
-        self.position = header.next_offset
+        self.ordinal += count
+        self.position = upstream_next
         return out
 
     def _deep(self, header: BatchHeader, rows: Rows) -> list[OutBatch]:
@@ -570,6 +576,11 @@ class Intake:
             return None
         self._last_run = run
         return run
+
+
+def has_skipped(header: BatchHeader, skips: Iterable[Skip]) -> bool:
+    """Return True if records of this batch are skipped."""
+    return any(skip.first < header.next_offset and header.base_offset < skip.next for skip in skips)
 
 
 def _is_followed(records: memoryview, start: int) -> bool:

@@ -94,6 +94,7 @@ from twinlog.mirror.map.offset_map import Mark, Run
 from twinlog.mirror.skips import Skip
 from twinlog.mirror.start_point import CopyRules, StartPoint
 from twinlog.model import TopicId, TopicPartition
+from twinlog.wire.produce import ProducedPartition
 from twinlog.wire.records import fingerprint, first_record
 
 PIPELINE: Final = 16
@@ -202,7 +203,10 @@ class PartitionCopy:
         self._may_reject_records = may_reject_records
         self._k = start.k
         self._has_log_append_time = has_log_append_time
-        self._is_listed = start.is_protected
+        self.is_listed = start.is_protected
+        """Whether the target knows the flow's producer ID: its leader listed the ID at the start,
+        or has accepted a batch since then.
+        """
         self._is_proven, self._answered_ms = False, 0
         self._noted: Run | None = None
         self.leader = TargetLeader(start.target_epoch)
@@ -320,13 +324,6 @@ class PartitionCopy:
         """
         is_copying = self.state is CopyState.COPYING and self.trouble is None
         return is_copying and not (self._queue or self._in_flight or self._splitter.refused)
-
-    @property
-    def is_listed(self) -> bool:
-        """Whether the target knows the flow's producer ID: its leader listed the ID at the start,
-        or has accepted a batch since then.
-        """
-        return self._is_listed
 
     @property
     def in_flight(self) -> int:
@@ -447,46 +444,35 @@ class PartitionCopy:
         does not expire it after a batch with this timestamp.
         """
         oldest = min(self.last_timestamp, next_timestamp)
-        return self._is_listed and self._rules.is_remembered_after(oldest, now_ms)
+        return self.is_listed and self._rules.is_remembered_after(oldest, now_ms)
 
     # -- the target's responses
 
-    def on_produced(
-        self,
-        *,
-        error: int,
-        base_offset: int,
-        log_append_time_ms: int,
-        message: str | None,
-        now_ms: int,
-        record: int = -1,
-    ) -> None:
-        """Process the response to the oldest batch in flight. `record`: index of the record that
-        the target names as invalid, or -1.
-        """
-        batch = self._in_flight.popleft()
+    def on_produced(self, answer: ProducedPartition, now_ms: int) -> None:
+        """Process the response to the oldest batch in flight."""
+        batch, error = self._in_flight.popleft(), answer.error
         self.queued_bytes -= len(batch.data)
         self.in_flight_bytes -= len(batch.data)
         if self.trouble is not None and error:
             return  # an earlier response has already stopped the copy, so this error adds nothing
         if error:
             what = f"{self.target}: upstream offset {batch.upstream} of {self.source}"
-            refused = refusal(what, self.target, batch, error, message, record)
+            refused = refusal(what, self.target, batch, answer)
             if self._splitter.keeps(batch, error, refused):
                 self._send_again(now_ms)
             else:
                 self.stop(refused, now_ms)
             return
-        distance = base_offset - (self._k + batch.ordinal)
+        distance = answer.base_offset - (self._k + batch.ordinal)
         # repeats are detected before K is checked: an earlier lane may have written its batch at
         # any offset, and with other records than this lane's
-        is_repeat = self._is_repeat(log_append_time_ms, batch, now_ms)
+        is_repeat = self._is_repeat(answer.log_append_time_ms, batch, now_ms)
         if is_repeat or (self._splitter.refused and not distance):
             self.stop(refusals.other_writer_error(self.target, batch), now_ms)
         elif distance:
             self._off_by(batch, distance, now_ms)
         else:
-            self._clean(batch, base_offset, now_ms)
+            self._clean(batch, answer.base_offset, now_ms)
 
     def _send_again(self, now_ms: int) -> None:
         """Split the rejected batches, and queue their parts before all other batches. Does nothing
@@ -520,7 +506,7 @@ class PartitionCopy:
         self.acked_epoch = batch.leader_epoch
         self.last_timestamp = batch.max_timestamp
         self.latencies.add(now_ms, batch.max_timestamp)
-        self._is_proven = self._is_listed = True
+        self._is_proven = self.is_listed = True
         self._answered_ms = now_ms
         if self.is_ours_alone:
             # A start gets only a part of a large map's runs, but all from the map's mark on. So the
@@ -639,6 +625,36 @@ class PartitionCopy:
         is_quiet = not (self.has_unknown_outcomes or self.late_requests)
         reached = self.others.mark_above(self.acked_downstream, moves=self.is_idle and is_quiet)
         return Mark(self.acked_ordinal, reached, at_rest and is_quiet and not self._in_flight)
+
+
+class LastRecordsCopy(PartitionCopy):
+    """A copy that announces the last record of each batch to the offset map, because a start looks
+    up its position there (`fan_out`, `transformed`).
+    """
+
+    # the log may end after any part of a split batch, so the last record of each part is announced
+
+    def _queue_one(self, batch: OutBatch, *, always: bool) -> None:
+        self._end_run(batch)
+        super()._queue_one(batch, always=always)
+
+    def _announce_again(self, parts: Sequence[OutBatch]) -> bool:
+        for batch in parts:
+            run = self._end_run(batch)
+            if run is not None and not self.tail.insert(run):
+                return False
+        return True
+
+    def _end_run(self, batch: OutBatch) -> Run | None:
+        """Add a run of the offset map for the last record of a batch, and return the run. Return
+        None if a run already begins there.
+        """
+        at = batch.next_ordinal - 1
+        if batch.runs and batch.runs[-1].ordinal == at:
+            return None
+        run = Run(at, batch.upstream_at(batch.count - 1), self._k + at)
+        batch.runs = (*batch.runs, run)
+        return run
 
 
 class InFlight(deque[OutBatch]):

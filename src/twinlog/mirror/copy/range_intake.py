@@ -22,7 +22,14 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from twinlog.errors import CorruptData, PartitionError, TwinlogError
-from twinlog.mirror.copy.intake import MAGIC_V2, Aborted, Intake, OutBatch, RolledBack
+from twinlog.mirror.copy.intake import (
+    MAGIC_V2,
+    Aborted,
+    Intake,
+    OutBatch,
+    RolledBack,
+    has_skipped,
+)
 from twinlog.mirror.copy.ranges import RangeAnswer, RangeFailure
 from twinlog.mirror.map.offset_map import Run
 from twinlog.model import sequence_of
@@ -140,25 +147,13 @@ class RangeIntake(Intake):
         self._stretches = []
         return stretches
 
-    def _joined(
-        self,
-        header: BatchHeader,
-        records: memoryview,
-        start: int,
-        end: int,
-        rolled_back: RolledBack | None,
-    ) -> None:
-        return None
-
     def _decode(
-        self, header: BatchHeader, batch: memoryview, rolled_back: RolledBack | None
+        self, header: BatchHeader, batch: memoryview, rolled_back: RolledBack
     ) -> Sequence[OutBatch]:
         if header.magic >= MAGIC_V2:
             verify_crc(batch, 0, header)
-        drop = header.magic >= MAGIC_V2 and (header.count == 0 or header.is_control)
-        if rolled_back is not None:
-            drop = rolled_back.skip(header, batch) or drop
-        if drop:
+        is_empty = header.magic >= MAGIC_V2 and (header.count == 0 or header.is_control)
+        if rolled_back.skip(header, batch) or is_empty:
             self._stretch(header.leader_epoch, 0)
         else:
             self.batches += 1
@@ -184,10 +179,7 @@ class RangeIntake(Intake):
         """Yield the batch if it is of magic 2 and no record of it is skipped. Otherwise yield its
         records in batches of magic 2 without gaps.
         """
-        if header.magic >= MAGIC_V2 and not any(
-            skip.first < header.next_offset and header.base_offset < skip.next
-            for skip in self._skips
-        ):
+        if header.magic >= MAGIC_V2 and not has_skipped(header, self._skips):
             yield batch
             return
         old = header.magic < MAGIC_V2
@@ -239,12 +231,7 @@ class RangeIntake(Intake):
         stamps: tuple[int, int],
     ) -> OutBatch:
         view, ordinal = memoryview(data), self.ordinal
-        rewrite_header(
-            view,
-            producer_id=self._producer_id,
-            producer_epoch=0,
-            base_sequence=sequence_of(ordinal),
-        )
+        rewrite_header(view, producer_id=self._producer_id, base_sequence=sequence_of(ordinal))
         batch = OutBatch(
             ordinal=ordinal,
             count=len(rows),

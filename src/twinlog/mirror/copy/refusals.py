@@ -28,6 +28,7 @@ from twinlog.wire.error_codes import (
     UNKNOWN_PRODUCER_ID,
     UNSUPPORTED_COMPRESSION_TYPE,
 )
+from twinlog.wire.produce import ProducedPartition
 
 REFUSALS: Final = {
     CORRUPT_MESSAGE: ("CORRUPT_BATCH", "the target reports the batch as corrupt"),
@@ -69,19 +70,10 @@ SEQUENCE_ERRORS: Final = frozenset(
 
 
 def refusal(
-    what: str,
-    target: TopicPartition,
-    batch: OutBatch,
-    error: int,
-    message: str | None,
-    record: int,
+    what: str, target: TopicPartition, batch: OutBatch, answer: ProducedPartition
 ) -> PartitionError:
-    """Return the error of a partition whose batch was rejected with Kafka's `error`.
-
-    `what` describes the batch. `record` is the index of the record that the target names, or -1 if
-    it names none.
-    """
-    detail = f" ({message})" if message else ""
+    """Return the error of a partition whose batch was rejected. `what` describes the batch."""
+    error, detail = answer.error, f" ({answer.message})" if answer.message else ""
     if error in SEQUENCE_ERRORS:
         return PartitionError(
             f"{what}: the target refused the sequence of ordinal {batch.ordinal}: another writer "
@@ -92,7 +84,7 @@ def refusal(
     if error in REFUSALS:
         code, advice = REFUSALS[error]
         advice = advice.format(topic=target.topic)
-        offsets = poison(batch, error, record)
+        offsets = poison(batch, error, answer.record)
         if offsets is not None and offsets[0] != batch.upstream:
             what = f"{what}, record {offsets[0]} of it"
         refused = PartitionError(f"{what}: refused by the target{detail}: {advice}", code=code)

@@ -37,17 +37,16 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any, Protocol
 
 from twinlog.errors import CorruptData, Fate, PartitionError, TwinlogError
 from twinlog.mirror.copy.dead_letters import DeadLetters, DeadLetterTarget
-from twinlog.mirror.copy.intake import Aborted, OutBatch
-from twinlog.mirror.copy.partition import CopyState, PartitionCopy
+from twinlog.mirror.copy.intake import Aborted
+from twinlog.mirror.copy.partition import CopyState, LastRecordsCopy
 from twinlog.mirror.copy.range_intake import RangeIntake, Stretch
 from twinlog.mirror.copy.ranges import RangeAnswer, SourceRange
 from twinlog.mirror.copy.refusals import unreadable_error
-from twinlog.mirror.map.offset_map import Run
 from twinlog.mirror.skips import Skip
 from twinlog.mirror.start_point import KnownDeadLetters
 
@@ -130,7 +129,7 @@ class RangeDesk:
                 yield copy
 
 
-class TransformedCopy(PartitionCopy):
+class TransformedCopy(LastRecordsCopy):
     """The copy of one transformed partition on one lane."""
 
     intake: RangeIntake
@@ -326,30 +325,6 @@ class TransformedCopy(PartitionCopy):
     def drain(self) -> None:
         super().drain()
         self.drop_unsent()
-
-    # the log may end after any part of a split batch, so the last record of each part is announced
-
-    def _queue_one(self, batch: OutBatch, *, always: bool) -> None:
-        self._end_run(batch)
-        super()._queue_one(batch, always=always)
-
-    def _announce_again(self, parts: Sequence[OutBatch]) -> bool:
-        for batch in parts:
-            run = self._end_run(batch)
-            if run is not None and not self.tail.insert(run):
-                return False
-        return True
-
-    def _end_run(self, batch: OutBatch) -> Run | None:
-        """Add a run of the offset map for the last record of a batch, and return the run. Return
-        None if a run already begins there.
-        """
-        at = batch.next_ordinal - 1
-        if batch.runs and batch.runs[-1].ordinal == at:
-            return None
-        run = Run(at, batch.upstream_at(batch.count - 1), self._k + at)
-        batch.runs = (*batch.runs, run)
-        return run
 
 
 def _unusable_error(copy: TransformedCopy, stretch: Stretch, error: TwinlogError) -> TwinlogError:
