@@ -109,7 +109,6 @@ from twinlog.mirror.copy.transformed import TransformedCopy
 from twinlog.mirror.map.map_tail import MapTail, first_runs
 from twinlog.mirror.map.offset_map import Run
 from twinlog.mirror.skips import Skip
-from twinlog.mirror.start.fan_start import FanStart
 from twinlog.mirror.start_point import CopyRules, StartPoint
 from twinlog.model import TopicPartition
 
@@ -272,7 +271,7 @@ class Assignments:
             return
         if self._starter.must_wait(partition.start, result):
             return
-        if isinstance(result, FanStart):
+        if isinstance(result, tuple):
             self._begin_fan(partition, result)
             return
         position = Run(result.ordinal, result.upstream, result.k + result.ordinal)
@@ -334,15 +333,13 @@ class Assignments:
             skips=skips,
         )
 
-    def _begin_fan(self, partition: LanePartition, fan_start: FanStart) -> None:
+    def _begin_fan(self, partition: LanePartition, starts: Sequence[StartPoint]) -> None:
         take = partition.take
-        assert take.fan is not None  # noqa: S101 (only a fan has a FanStart)
-        rules = replace(
-            self._rules, producer_id=take.fan.producer_id, is_ours_alone=False, join_bytes=0
-        )
+        assert take.fan is not None  # noqa: S101 (only a fan has several starts)
+        rules = replace(self._rules, producer_id=take.fan.producer_id, is_ours_alone=False)
         count = len(take.fan.branches)
         branches = []
-        for asked, start in zip(take.fan.branches, fan_start.points, strict=True):
+        for asked, start in zip(take.fan.branches, starts, strict=True):
             tail = MapTail(
                 key=take.map_key._replace(branch=asked.target.partition, branches=count),
                 topic=take.source.topic,
@@ -361,7 +358,7 @@ class Assignments:
             end=take.end,
             skips=take.skips,
         )
-        self._begin(partition, copy, fan_start.points)
+        self._begin(partition, copy, starts)
 
     def _begin(self, partition: LanePartition, copy: Copy, starts: Iterable[StartPoint]) -> None:
         partition.copy = copy

@@ -28,7 +28,7 @@ from twinlog.cluster.logs.offsets import LATEST, log_ends, offset_at
 from twinlog.cluster.topics.internal_log import read_to_end
 from twinlog.errors import Fate, PartitionError, TwinlogError, or_raise
 from twinlog.flow_log import FlowLog
-from twinlog.lane.lane_partition import ColdStart, LaneEvents, StartPhase, StartResult
+from twinlog.lane.lane_partition import ColdStart, LaneEvents, Start, StartPhase, StartResult
 from twinlog.lane.late_requests import USER_TIMEOUT_MS
 from twinlog.lane.messages import Fan, TakePartition, Work
 from twinlog.lane.ports import LanePorts
@@ -37,7 +37,7 @@ from twinlog.lane.sides.log_view import ClusterLogView
 from twinlog.lane.watches.stalls import NO_LEADER_AFTER_S, NoLeaderWatch
 from twinlog.mirror.copy.dead_letters import LetterOrigin, origin_of_copy, origin_of_letter
 from twinlog.mirror.start.cold_start import batched, starts_in_groups
-from twinlog.mirror.start.fan_start import FanStart, find_fan_start
+from twinlog.mirror.start.fan_start import find_fan_start
 from twinlog.mirror.start.our_end import LongSearch
 from twinlog.mirror.start.request import StartRequest, StartRules
 from twinlog.mirror.start_point import CopyRules, KnownDeadLetters, StartPoint
@@ -118,8 +118,6 @@ def read_dead_letters(
         for origin in positions
     }
 
-
-Start = StartPoint | FanStart
 
 SEARCHES_AT_ONCE: Final = 3
 """Maximum parallel searches per sort. It is low, because searches need memory for log ends."""
@@ -280,9 +278,9 @@ class ColdStarts:
         """
         if not start.may_have_missed:
             return False
-        points = result.points if isinstance(result, FanStart) else (result,)
+        points = result if isinstance(result, tuple) else (result,)
         begins = not any(point.taken_over for point in points)
-        if isinstance(result, FanStart) or not self._work.is_ours_alone:
+        if isinstance(result, tuple) or not self._work.is_ours_alone:
             now_ms = self._ports.clock.wall_ms()
             begins &= all(self.copy_rules.is_remembered_at(point, now_ms) for point in points)
         if begins and start.take.has_log_append_time is False:

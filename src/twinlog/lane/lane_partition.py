@@ -16,11 +16,12 @@ from twinlog.errors import PartitionError, TwinlogError
 from twinlog.lane.messages import PartitionProgress, TakePartition
 from twinlog.mirror.copy.fan_out import Copy
 from twinlog.mirror.copy.partition import PartitionCopy
-from twinlog.mirror.start.fan_start import FanStart
 from twinlog.mirror.start_point import StartPoint
 from twinlog.model import TopicPartition
 
-StartResult = StartPoint | FanStart | TwinlogError
+Start = StartPoint | tuple[StartPoint, ...]
+"""The start point of a partition, or those of all branches of a fan, in the order of `Fan`."""
+StartResult = Start | TwinlogError
 
 
 class LaneEvents(Protocol):

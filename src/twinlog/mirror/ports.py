@@ -49,16 +49,10 @@ class RawRecords:
     """
 
 
-class LogView(Protocol):
-    """Read access to one cluster's logs."""
+class LogReader(Protocol):
+    """What the search of one partition reads after its log ends are known."""
 
     problems: dict[TopicPartition, TwinlogError]
-
-    def topic_ids(self, topics: set[str]) -> Mapping[str, TopicId]:
-        """Return the IDs of existing topics. A broker without topic IDs has the zero ID for all."""
-
-    def ends(self, tps: set[TopicPartition]) -> Mapping[TopicPartition, LogEnds]:
-        """Return each log's start and high watermark, and its end by OffsetForLeaderEpoch."""
 
     def begins(
         self, starts: Mapping[TopicPartition, StartAt], *, isolation: Isolation
@@ -72,6 +66,16 @@ class LogView(Protocol):
         and aborted transactions.
         """
 
+
+class LogView(LogReader, Protocol):
+    """Read access to one cluster's logs."""
+
+    def topic_ids(self, topics: set[str]) -> Mapping[str, TopicId]:
+        """Return the IDs of existing topics. A broker without topic IDs has the zero ID for all."""
+
+    def ends(self, tps: set[TopicPartition]) -> Mapping[TopicPartition, LogEnds]:
+        """Return each log's start and high watermark, and its end by OffsetForLeaderEpoch."""
+
     def producers(
         self, tps: set[TopicPartition], producer_id: int
     ) -> Mapping[TopicPartition, ProducerTail] | None:
@@ -84,7 +88,7 @@ class LogView(Protocol):
 def answer_of(
     answers: Mapping[TopicPartition, T],
     tp: TopicPartition,
-    view: LogView,
+    view: LogReader,
     missing: str = "its leader does not answer for it",
 ) -> T:
     """Return the result for `tp`. If it has none, raise its error in `view.problems` or, without

@@ -119,7 +119,7 @@ class Copy:
         there = Counting({THERE: self.target}, TARGET_ID)
         try:
             if self.kind is Kind.KEYED:
-                (point,) = find_fan_start([request], here, there, self.rules).points
+                (point,) = find_fan_start([request], here, there, self.rules)
                 return point
             (found,) = find_starts([request], here, there, self.rules).values()
         except TwinlogError as error:
@@ -513,7 +513,7 @@ def test_a_branch_that_never_began_begins_with_the_others() -> None:
     ]
     here = MemoryView({HERE: first.source}, SOURCE_ID)
     there = MemoryView({tp: MemoryLog() for tp in targets}, TARGET_ID)
-    points = find_fan_start(requests, here, there, first.rules).points
+    points = find_fan_start(requests, here, there, first.rules)
     assert [(one.ordinal, one.upstream) for one in points] == [(0, 4), (0, 4)]
 
 

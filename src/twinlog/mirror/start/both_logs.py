@@ -12,14 +12,13 @@ from typing import Final, NamedTuple
 
 from twinlog.errors import Fate, PartitionError, TwinlogError
 from twinlog.mirror.map.offset_map import Run, run_at
-from twinlog.mirror.ports import LogEnds, LogView, answer_of
+from twinlog.mirror.ports import LogEnds, LogReader, answer_of
 from twinlog.mirror.skips import Skip, skip_at
-from twinlog.mirror.start.divergence import Known
 from twinlog.mirror.start.request import StartRequest
 from twinlog.mirror.start.tail_check import (
     TAIL_RECORDS,
+    Known,
     TargetTail,
-    merged_tail,
     read_tail,
     same_record,
     source_records,
@@ -156,8 +155,8 @@ class BothLogs:
     request: StartRequest
     source_ends: LogEnds
     target_ends: LogEnds
-    source: LogView
-    target: LogView
+    source: LogReader
+    target: LogReader
     isolation: Isolation
 
     def read_source(self, offset: int) -> memoryview:
@@ -183,17 +182,17 @@ class BothLogs:
                 code="OTHER_WRITER",
                 fate=Fate.RETRIABLE,
             )
-        return merged_tail((read_tail(raw, low, end) for raw in answers), whole_from)
+        return read_tail(answers, low, end, whole_from)
 
     def target_records(self, low: int, high: int) -> tuple[Record, ...]:
         """Return the target's newest records in [low, high), as far as the read limits allow."""
         answers, whole_from = newest_first(self.read_target, range(low, high))
-        tail = merged_tail((read_tail(raw, low, high) for raw in answers), whole_from)
-        return tuple(record for record in tail.records if record.offset >= whole_from)
+        records = read_tail(answers, low, high).records
+        return tuple(record for record in records if record.offset >= whole_from)
 
     def target_record(self, offset: int) -> Record | None:
         raw = self.read_target(offset)
-        return next(iter(read_tail(raw, offset, offset + 1).records), None)
+        return next(iter(read_tail([raw], offset, offset + 1).records), None)
 
     def source_record(self, offset: int) -> Known | None:
         """Return the source's current record at an offset, or None. It is read at every call,
@@ -209,14 +208,16 @@ class BothLogs:
             raise
         return self._decode_known(raw, upto=offset)[0].get(offset)
 
-    def are_same(self, upstream: int, downstream: int) -> bool | None:
+    def are_same(
+        self, upstream: int, downstream: int, *, compare_timestamp: bool = True
+    ) -> bool | None:
         """Return True if the source has the same record at `upstream` as the target at
         `downstream`, False if the records differ. Return None if one log has no record there.
         """
-        source_record, target_record = self.source_record(upstream), self.target_record(downstream)
+        target_record, source_record = self.target_record(downstream), self.source_record(upstream)
         if source_record is None or target_record is None:
             return None
-        return same_record(source_record[0], target_record, compare_timestamp=True)
+        return same_record(source_record[0], target_record, compare_timestamp=compare_timestamp)
 
     def epoch_before(self, offset: int) -> int:
         """Return the leader epoch of source offset `offset` - 1, from the header of its batch, or
@@ -314,7 +315,7 @@ class BothLogs:
         return self._without_skipped(out)
 
 
-def _read(view: LogView, tp: TopicPartition, offset: int) -> memoryview:
+def _read(view: LogReader, tp: TopicPartition, offset: int) -> memoryview:
     missing = f"its leader does not answer a read at {offset}"
     return answer_of(view.read({tp: offset}), tp, view, missing).records
 

@@ -66,19 +66,13 @@ MB per partition and log.
 
 
 class ReadAhead:
-    """A `LogView` that reads one portion of each partition in advance, in a shared request."""
+    """A `LogReader` that reads one portion of each partition in advance, in a shared request."""
 
     def __init__(self, view: LogView, offsets: Mapping[TopicPartition, int]) -> None:
         self._view = view
         self._offsets = offsets
         self._read = dict(view.read(offsets)) if offsets else {}
         self.problems = view.problems
-
-    def topic_ids(self, topics: set[str]) -> Mapping[str, TopicId]:
-        return self._view.topic_ids(topics)
-
-    def ends(self, tps: set[TopicPartition]) -> Mapping[TopicPartition, LogEnds]:
-        return self._view.ends(tps)
 
     def begins(
         self, starts: Mapping[TopicPartition, StartAt], *, isolation: Isolation
@@ -115,11 +109,6 @@ class ReadAhead:
             if header.next_offset > offset:
                 return replace(records, records=records.records[start:])
         return None
-
-    def producers(
-        self, tps: set[TopicPartition], producer_id: int
-    ) -> Mapping[TopicPartition, ProducerTail] | None:
-        return self._view.producers(tps, producer_id)
 
 
 def starts_in_groups(

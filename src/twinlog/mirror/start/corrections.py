@@ -62,8 +62,7 @@ from typing import Final, NamedTuple
 from twinlog.errors import CorruptData
 from twinlog.mirror.map.offset_map import Run, run_at
 from twinlog.mirror.start.both_logs import BothLogs
-from twinlog.mirror.start.divergence import Known
-from twinlog.mirror.start.tail_check import TargetTail, same_record
+from twinlog.mirror.start.tail_check import Known, TargetTail, same_record
 from twinlog.wire.records import Record
 
 PORTION: Final = 10_000
@@ -104,21 +103,6 @@ def next_upstream(runs: Sequence[Run], ordinal: int, log_start: int) -> int:
         return announced
     next_offset = before.upstream_of(ordinal - 1) + 1
     return next_offset if next_offset >= log_start else announced
-
-
-def without_newest(
-    runs: Sequence[Run], fingerprints: Mapping[int, int], count: int
-) -> tuple[Sequence[Run], dict[int, int]]:
-    """Return (the first `count` runs, the fingerprints of records in these runs)."""
-    dropped = runs[count].ordinal
-    return runs[:count], {at: crc for at, crc in fingerprints.items() if at < dropped}
-
-
-def run_continued_at(runs: Sequence[Run], ordinal: int) -> Run:
-    """Return the run that contains `ordinal`, without its records before `ordinal`."""
-    run = run_at(runs, ordinal)
-    assert run is not None  # noqa: S101 (the first run begins the partition)
-    return Run(ordinal, run.upstream_of(ordinal), run.downstream_of(ordinal))
 
 
 def runs_by_content(

@@ -1,6 +1,6 @@
 """Finds where a target log stops being a copy.
 
-- `find_divergence` finds the first copied record whose source record has changed.
+- `divergence_error` finds the first copied record whose source record has changed.
 - `find_break` finds the first batch whose target offset does not match its sequence. K is target
   offset minus ordinal, and the ordinal of a record is the number of records that the flow wrote
   before (`mirror.start_point`). Before that point, every batch of this flow is at `K + ordinal`.
@@ -10,17 +10,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import NamedTuple
 
 from twinlog.errors import PartitionError
 from twinlog.mirror import findings
-from twinlog.mirror.map.offset_map import Run, run_at, run_at_upstream
-from twinlog.mirror.start.tail_check import same_record
+from twinlog.mirror.map.offset_map import run_at, run_at_upstream
+from twinlog.mirror.start.both_logs import BothLogs
 from twinlog.model import TopicPartition, sequence_of, sequences_ahead
 from twinlog.wire.record_batch import BatchHeader, read_headers
-from twinlog.wire.records import Record
 
 
 class Break(NamedTuple):
@@ -47,7 +45,8 @@ def find_break(
     first: Break | None = None
     while low < high:
         middle = (low + high) // 2
-        header = _first_batch(read(middle), middle)
+        headers = (header for header, _ in read_headers(read(middle)))
+        header = next((header for header in headers if header.next_offset > middle), None)
         if header is None or header.base_offset >= high:
             high = middle  # compaction has removed all batches from here to `high`
             continue
@@ -59,10 +58,6 @@ def find_break(
     return first
 
 
-def _first_batch(raw: memoryview, offset: int) -> BatchHeader | None:
-    return next((header for header, _ in read_headers(raw) if header.next_offset > offset), None)
-
-
 def _break_of(header: BatchHeader, k: int, producers: frozenset[int]) -> Break | None:
     if header.magic < 2 or header.is_control or header.producer_id not in producers:
         return Break(header.base_offset, 0)
@@ -70,77 +65,66 @@ def _break_of(header: BatchHeader, k: int, producers: frozenset[int]) -> Break |
     return Break(header.base_offset, off) if off else None
 
 
-Known = tuple[Record, int]
-"""A source record and the leader epoch of its batch."""
+def divergence_error(
+    logs: BothLogs,
+    ordinals: range,
+    *,
+    k: int,
+    upstream: int,
+    downstream: int,
+    compare_timestamp: bool,
+    was_cut: bool,
+) -> PartitionError:
+    """Find the first copied record whose source record differs, and return the error for it. All
+    pairs of records before it are equal.
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Logs:
-    """Access to both logs for the binary search by ordinal (number of records that the flow wrote
-    before).
+    The binary search is by ordinal (number of records that the flow wrote before). `ordinals` ends
+    at one whose two records are known to differ. `k`: target offset minus ordinal. `upstream` and
+    `downstream`: source and target offset at which the copy would resume without the difference.
+    `was_cut`: the source is known to have lost records that were copied.
     """
+    request, source_start = logs.request, logs.source_ends.log_start
+    low, high = ordinals.start, ordinals.stop
 
-    runs: Sequence[Run]
-    k: int
-    low: int
-    high: int
-    """An ordinal at which the two records are known to differ."""
-    compare_timestamp: bool
-    source_start: int
-    was_cut: bool
-    """Whether the source is known to have lost records that were copied."""
-    target_at: Callable[[int], Record | None]
-    source_at: Callable[[int], Known | None]
-    """Returns the source's record at an upstream offset, or None if it has none there now."""
-    source_before: Callable[[int], Known | None]
-    """Returns the source's newest record before an offset, which need not be the previous one."""
+    def upstream_of(ordinal: int) -> int:
+        return (run_at(request.runs, ordinal) or request.runs[0]).upstream_of(ordinal)
 
-    def upstream_of(self, ordinal: int) -> int:
-        return (run_at(self.runs, ordinal) or self.runs[0]).upstream_of(ordinal)
-
-    def are_equal(self, ordinal: int) -> bool:
-        """Return True if the target record of this ordinal equals its source record, or if one of
-        the two is gone.
-        """
-        target_record = self.target_at(self.k + ordinal)
-        source_record = self.source_at(self.upstream_of(ordinal))
-        if target_record is None or source_record is None:
-            return True
-        own_time = self.compare_timestamp
-        return same_record(source_record[0], target_record, compare_timestamp=own_time)
-
-
-class Divergence(NamedTuple):
-    """The offsets of the first copied record whose source record differs, and whether the source's
-    log shows the cause.
-    """
-
-    upstream: int
-    downstream: int
-    was_rewritten: bool
-    """Whether a newer source leader epoch begins at `upstream`: the source was rewritten."""
-
-
-def find_divergence(logs: Logs) -> Divergence:
-    """Find the first copied record whose source record differs, by binary search. All pairs of
-    records before it are equal.
-    """
-    low, high = logs.low, logs.high
-    if logs.upstream_of(low) < logs.source_start:
-        first = run_at_upstream(logs.runs, logs.source_start) or logs.runs[0]
-        low = max(low, min(high, first.ordinal + logs.source_start - first.upstream))
+    if upstream_of(low) < source_start:
+        first = run_at_upstream(request.runs, source_start) or request.runs[0]
+        low = max(low, min(high, first.ordinal + source_start - first.upstream))
     while low < high:
         middle = (low + high) // 2
-        if logs.are_equal(middle):
-            low = middle + 1
-        else:
+        at = upstream_of(middle)
+        # records of which one is gone count as equal
+        if logs.are_same(at, k + middle, compare_timestamp=compare_timestamp) is False:
             high = middle
-    upstream = logs.upstream_of(low)
-    if logs.was_cut:
-        return Divergence(upstream, logs.k + low, was_rewritten=True)
-    before, now = logs.source_before(upstream), logs.source_at(upstream)
-    rewritten = before is not None and now is not None and before[1] < now[1]
-    return Divergence(upstream, logs.k + low, rewritten)
+        else:
+            low = middle + 1
+    begin = upstream_of(low)
+    if not was_cut:
+        # a newer leader epoch that begins at the difference shows that the source was rewritten
+        before, now = logs.source_before(begin), logs.source_record(begin)
+        was_cut = before is not None and now is not None and before[1] < now[1]
+    held = findings.Span(k + low, downstream)
+    copied = f"upstream records [{begin}, {upstream})"
+    if was_cut:
+        return source_diverged_error(
+            f"{request.source}: the source's log was cut at {begin} and rewritten: {copied} were "
+            f"copied, the source now has other records there; {request.target} still holds the old "
+            f"ones at target offsets {held}",
+            request.target,
+            held,
+            lost=(begin, upstream),
+        )
+    return findings.LogFinding(
+        code="DIVERGED",
+        what=(
+            f"{request.target}: target offsets {held} do not hold {copied} of {request.source}, as "
+            "the offset map requires, and no other position nearby matches"
+        ),
+        target=request.target,
+        span=held,
+    ).error()
 
 
 def source_diverged_error(
@@ -174,36 +158,3 @@ def not_disproved_error(lost: tuple[int, int], *, source: TopicPartition) -> Par
     )
     error.lost = lost
     return error
-
-
-def diverged_error(
-    divergence: Divergence,
-    *,
-    source: TopicPartition,
-    target: TopicPartition,
-    upstream: int,
-    downstream: int,
-) -> PartitionError:
-    """Return the error for this difference. `upstream` and `downstream`: source and target offset
-    at which the copy would resume without the difference.
-    """
-    held = f"target offsets [{divergence.downstream}, {downstream})"
-    copied = f"upstream records [{divergence.upstream}, {upstream})"
-    if divergence.was_rewritten:
-        return source_diverged_error(
-            f"{source}: the source's log was cut at {divergence.upstream} and rewritten: "
-            f"{copied} were copied, the source now has other records there; {target} still holds "
-            f"the old ones at {held}",
-            target,
-            findings.Span(divergence.downstream, downstream),
-            lost=(divergence.upstream, upstream),
-        )
-    return findings.LogFinding(
-        code="DIVERGED",
-        what=(
-            f"{target}: {held} do not hold {copied} of {source}, as the offset map requires, and "
-            "no other position nearby matches"
-        ),
-        target=target,
-        span=findings.Span(divergence.downstream, downstream),
-    ).error()

@@ -15,7 +15,7 @@ things differ from the start of a whole partition:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from twinlog.errors import CorruptData
 from twinlog.mirror.copy.fan_out import is_record, next_upstream, partition_of
@@ -33,19 +33,12 @@ from twinlog.mirror.start.tail_check import same_record
 from twinlog.mirror.start_point import StartPoint
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FanStart:
-    """Start points of all branches of one source partition, by target partition."""
-
-    points: tuple[StartPoint, ...]
-
-
 def find_fan_start(
     requests: Sequence[StartRequest],
     source: LogView,
     target: LogView,
     rules: StartRules,
-) -> FanStart:
+) -> tuple[StartPoint, ...]:
     """Return where each branch resumes. `requests`: one for each branch of the same source
     partition.
 
@@ -78,7 +71,7 @@ def find_fan_start(
         )
         search.branches = len(requests)
         points.append(search.resume())
-    return FanStart(points=tuple(points))
+    return tuple(points)
 
 
 def _beginning_together(requests: Sequence[StartRequest]) -> Sequence[StartRequest]:

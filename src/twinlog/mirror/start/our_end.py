@@ -53,7 +53,7 @@ from twinlog.errors import Fate, PartitionError, TwinlogError
 from twinlog.mirror.copy.fan_out import is_record
 from twinlog.mirror.findings import Span, target_error
 from twinlog.mirror.map.offset_map import Mark, Run, run_at
-from twinlog.mirror.ports import READ_BYTES, LogEnds, LogView, ProducerTail, answer_of
+from twinlog.mirror.ports import READ_BYTES, LogEnds, LogReader, ProducerTail, answer_of
 from twinlog.mirror.start.request import StartRequest
 from twinlog.model import TopicPartition, sequence_of, sequences_ahead
 from twinlog.wire.record_batch import BatchHeader, read_headers
@@ -99,7 +99,7 @@ def find_end(
     request: StartRequest,
     target_ends: LogEnds,
     producer: ProducerTail | None,
-    target: LogView,
+    target: LogReader,
     known_producers: frozenset[int],
     is_copy: Callable[[int, int], bool | None],
 ) -> OurEnd:
@@ -140,7 +140,7 @@ class _Walk:
         self,
         request: StartRequest,
         target_ends: LogEnds,
-        target: LogView,
+        target: LogReader,
         known_producers: frozenset[int],
     ) -> None:
         first = request.runs[0]
@@ -394,7 +394,7 @@ class Headers:
 
     def __init__(
         self,
-        view: LogView,
+        view: LogReader,
         tp: TopicPartition,
         begin: int,
         end: int,

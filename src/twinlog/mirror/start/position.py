@@ -86,7 +86,7 @@ from twinlog.mirror.map.foreign_records import (
 )
 from twinlog.mirror.map.offset_map import Run, run_at, upstream_range
 from twinlog.mirror.map.runs import is_transformed
-from twinlog.mirror.ports import LogEnds, LogView, ProducerTail, answer_of
+from twinlog.mirror.ports import LogEnds, LogReader, ProducerTail, answer_of
 from twinlog.mirror.start.announced import (
     after_filtered,
     announced_upstream,
@@ -127,15 +127,15 @@ class StartSearch:
     target_ends: LogEnds
     producer: ProducerTail | None
     has_producer_states: bool
-    source: InitVar[LogView]
-    target: InitVar[LogView]
+    source: InitVar[LogReader]
+    target: InitVar[LogReader]
     rules: StartRules
     lost: tuple[int, int] | None = None
     """Source offsets [first, next) that were deleted before they were copied, if the copy resumes
     after them, else None.
     """
 
-    def __post_init__(self, source: LogView, target: LogView) -> None:
+    def __post_init__(self, source: LogReader, target: LogReader) -> None:
         ends = self.source_ends, self.target_ends
         self.logs = BothLogs(self.request, *ends, source, target, self.rules.isolation)
 
@@ -194,8 +194,7 @@ class StartSearch:
     def _resume_point(self, logs: BothLogs, tail: TargetTail, k: int, ordinal: int) -> ResumePoint:
         if is_transformed(self.request.transformed, ordinal - 1):
             upstream = announced_upstream(self.request, tail, k, ordinal)
-            upstream = self._check_source(upstream)
-            return ResumePoint(upstream, self._epoch(upstream))
+            return ResumePoint(self._check_source(upstream), -1)
         resume_point = ResumePoint(
             next_upstream(self.request.runs, ordinal, self.source_ends.log_start), -1
         )
@@ -204,7 +203,7 @@ class StartSearch:
         upstream = self._check_source(after_filtered(self.request, resume_point.upstream, ordinal))
         if upstream != resume_point.upstream:
             resume_point = resume_point._replace(upstream=upstream, leader_epoch=-1)
-        return resume_point._replace(leader_epoch=self._epoch(upstream, resume_point.leader_epoch))
+        return resume_point
 
     def _after_accepted(self, stretch: TailStretch) -> StartPoint | None:
         """Return a start point after accepted foreign records, or None if no acceptance applies. An
@@ -345,20 +344,11 @@ class StartSearch:
             self.logs.are_same,
         )
         self._check_replicated(own_end.downstream)
-        resumed = self._source_after(own_end)
-        return StartPoint(
-            ordinal=own_end.ordinal,
-            upstream=resumed.upstream,
-            k=self._k(own_end.ordinal, own_end.foreign),
-            last_fetched_epoch=self._epoch(resumed.upstream, resumed.leader_epoch),
-            is_protected=self.producer is not None,
-            last_timestamp=-1 if self.producer is None else self.producer.last_timestamp,
+        resumed, k = self._source_after(own_end), self._k(own_end.ordinal, own_end.foreign)
+        return replace(
+            self._point(own_end.ordinal, resumed, k),
             taken_over=own_end.foreign is not None,
-            lost=self.lost,
             has_company=own_end.has_company,
-            compared=resumed.compared,
-            target_epoch=self.target_ends.leader_epoch,
-            jumps=resumed.corrected,
         )
 
     def _k(self, ordinal: int, foreign: int | None = None) -> int:
@@ -512,18 +502,19 @@ class StartSearch:
         return max(upstream, self.source_ends.log_start)
 
     def _point(
-        self, ordinal: int, resume_point: ResumePoint, k: int, tail: TargetTail
+        self, ordinal: int, resume_point: ResumePoint, k: int, tail: TargetTail | None = None
     ) -> StartPoint:
         timestamp = -1
+        last = None if tail is None or self.has_producer_states else tail.last_header
         if self.producer is not None:
             timestamp = self.producer.last_timestamp
-        elif self.has_producer_states is False and tail.last_header is not None:
-            timestamp = tail.last_header.max_timestamp
+        elif last is not None:
+            timestamp = last.max_timestamp
         return StartPoint(
             ordinal=ordinal,
             upstream=resume_point.upstream,
             k=k,
-            last_fetched_epoch=resume_point.leader_epoch,
+            last_fetched_epoch=self._epoch(resume_point.upstream, resume_point.leader_epoch),
             compared=resume_point.compared,
             lost=self.lost,
             target_epoch=self.target_ends.leader_epoch,

@@ -14,7 +14,7 @@ explanations of a mismatch in this order:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from twinlog.mirror.map.offset_map import Run, run_at
 from twinlog.mirror.map.runs import ORDINAL, following
@@ -24,20 +24,12 @@ from twinlog.mirror.start.corrections import (
     ResumePoint,
     next_upstream,
     pairs_in_order,
-    run_continued_at,
     runs_by_content,
     runs_of,
-    without_newest,
 )
-from twinlog.mirror.start.divergence import (
-    Known,
-    Logs,
-    diverged_error,
-    find_divergence,
-    not_disproved_error,
-)
+from twinlog.mirror.start.divergence import divergence_error, not_disproved_error
 from twinlog.mirror.start.tail_check import (
-    Comparison,
+    Known,
     TargetTail,
     compare,
     is_void,
@@ -73,7 +65,8 @@ class TailCheck:
         logs, lost = self._logs, self._request.lost
         upstream = next_upstream(self._runs, self._ordinal, logs.source_ends.log_start)
         known = logs.sources(self._tail, self._runs, self._k)
-        comparison = self._compare(self._runs, known, self._request.fingerprints)
+        prints = self._request.fingerprints
+        comparison = compare(self._tail, self._runs, known, k=self._k, fingerprints=prints)
         if comparison.is_consistent:
             if lost is not None and not comparison.proves(self._ordinal):
                 raise not_disproved_error(lost, source=self._request.source)
@@ -83,30 +76,16 @@ class TailCheck:
         corrected = self._corrected(upstream, known)
         if corrected is not None:
             return corrected
-        divergence = find_divergence(
-            Logs(
-                runs=self._runs,
-                k=self._k,
-                low=max(
-                    self._runs[0].ordinal,
-                    self._request.runs_from,
-                    logs.target_ends.log_start - self._k,
-                ),
-                high=comparison.differing[0][0] - self._k,
-                compare_timestamp=not self._tail.is_log_append_time,
-                source_start=logs.source_ends.log_start,
-                was_cut=upstream > logs.source_ends.log_end or lost is not None,
-                target_at=logs.target_record,
-                source_at=logs.source_record,
-                source_before=logs.source_before,
-            )
-        )
-        raise diverged_error(
-            divergence,
-            source=self._request.source,
-            target=self._request.target,
+        kept_from = logs.target_ends.log_start - self._k
+        low = max(self._runs[0].ordinal, self._request.runs_from, kept_from)
+        raise divergence_error(
+            logs,
+            range(low, comparison.differing[0][0] - self._k),
+            k=self._k,
             upstream=upstream,
             downstream=self._k + self._ordinal,
+            compare_timestamp=not self._tail.is_log_append_time,
+            was_cut=upstream > logs.source_ends.log_end or lost is not None,
         )
 
     def _corrected(self, upstream: int, known_records: dict[int, Known]) -> ResumePoint | None:
@@ -125,17 +104,18 @@ class TailCheck:
         # runs that were announced for records that were never written explain nothing
         written = following(runs, self._ordinal - 1, ORDINAL)
         for count in range(written - 1, max(0, written - 4), -1):
-            dropped = runs[count]
-            void = is_void(dropped, self._tail, self._k, prints)
+            at = runs[count].ordinal
+            void = is_void(runs[count], self._tail, self._k, prints)
             if void is False:
                 # the target has the announced record, so this row and all before it are right
                 break
-            earlier, fewer = without_newest(runs, prints, count)
+            earlier = runs[:count]
+            fewer = {ordinal: crc for ordinal, crc in prints.items() if ordinal < at}
             known_records |= self._logs.sources(self._tail, earlier, self._k)
-            comparison = self._compare(earlier, known_records, fewer)
+            comparison = compare(self._tail, earlier, known_records, k=self._k, fingerprints=fewer)
             if not comparison.is_consistent:
                 continue
-            right = run_continued_at(earlier, dropped.ordinal)
+            right = Run(at, earlier[-1].upstream_of(at), earlier[-1].downstream_of(at))
             next_offset = right.upstream_of(self._ordinal)
             if comparison.proves(self._ordinal):
                 epoch = comparison.epoch_before(self._ordinal, next_offset)
@@ -226,11 +206,3 @@ class TailCheck:
             return None
         newest = pairs[-1][1]
         return self._resume_after(newest, around, runs_of(pairs, self._k), len(pairs))
-
-    def _compare(
-        self,
-        runs: Sequence[Run],
-        known_records: Mapping[int, Known],
-        fingerprints: Mapping[int, int],
-    ) -> Comparison:
-        return compare(self._tail, runs, known_records, k=self._k, fingerprints=fingerprints)

@@ -22,6 +22,9 @@ TAIL_RECORDS: Final = 100
 """Number of offsets at the end of the target's log whose records are compared."""
 REPLACED: Final = re.compile("\ufffd+")
 
+Known = tuple[Record, int]
+"""A source record and the leader epoch of its batch."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetTail:
@@ -87,38 +90,27 @@ class Comparison:
         return self.newest.leader_epoch
 
 
-def read_tail(raw: memoryview, low: int, log_end: int) -> TargetTail:
-    """Return the target records at offsets [low, log_end) in fetched bytes, without control
-    batches.
-    """
-    records: list[Record] = []
-    last: BatchHeader | None = None
-    append_time = False
-    for header, start in read_headers(raw):
-        if header.base_offset >= log_end:
-            break
-        last = header
-        append_time = append_time or (header.magic >= 2 and header.is_log_append_time)
-        if header.next_offset <= low or header.is_control:
-            continue
-        decoded = decode(header, raw[start : start + header.length])
-        records += (record for record in decoded if low <= record.offset < log_end)
-    return TargetTail(records=tuple(records), last_header=last, is_log_append_time=append_time)
-
-
-def merged_tail(tails: Iterable[TargetTail], whole_from: int) -> TargetTail:
-    """Merge several tails of the same log, which may overlap. `whole_from`: target offset from
-    which on they are complete.
+def read_tail(
+    answers: Iterable[memoryview], low: int, log_end: int, whole_from: int = 0
+) -> TargetTail:
+    """Return the target records at offsets [low, log_end) in fetched bytes, which may overlap,
+    without control batches. `whole_from`: target offset from which on they are complete.
     """
     records: dict[int, Record] = {}
     last: BatchHeader | None = None
     append_time = False
-    for tail in tails:
-        records |= {record.offset: record for record in tail.records}
-        append_time = append_time or tail.is_log_append_time
-        header = tail.last_header
-        if header is not None and (last is None or header.base_offset > last.base_offset):
-            last = header
+    for raw in answers:
+        for header, start in read_headers(raw):
+            if header.base_offset >= log_end:
+                break
+            if last is None or header.base_offset > last.base_offset:
+                last = header
+            append_time = append_time or (header.magic >= 2 and header.is_log_append_time)
+            if header.next_offset <= low or header.is_control:
+                continue
+            for record in decode(header, raw[start : start + header.length]):
+                if low <= record.offset < log_end:
+                    records[record.offset] = record
     return TargetTail(
         records=tuple(records[offset] for offset in sorted(records)),
         last_header=last,
