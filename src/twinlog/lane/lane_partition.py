@@ -1,7 +1,7 @@
 """The state of one partition in a lane, from the message Take to Released or Troubled, and the
 events of partitions, to which `assignments` reacts.
 
-How the partition is read and written is in separate classes, `sides.source_state.SourceState` and
+How the partition is read and written is in separate classes, `sides.source_side.SourceState` and
 `sides.target_side.TargetState`.
 """
 

@@ -20,15 +20,11 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
+from twinlog.channel.client import ChannelClient
 from twinlog.clock import CLOCK, Clock
 from twinlog.cluster.net.framing import FramePool
 from twinlog.cluster.net.hot_connection import HotConnection
-from twinlog.errors import (
-    CorruptData,
-    Disconnected,
-    DriverSilent,
-    TwinlogError,
-)
+from twinlog.errors import CorruptData, Disconnected, DriverSilent, TwinlogError
 from twinlog.flow_log import FlowLog
 from twinlog.lane.assignments import Assignments
 from twinlog.lane.late_requests import USER_TIMEOUT_MS
@@ -43,7 +39,7 @@ from twinlog.lane.messages import (
     Take,
     Work,
 )
-from twinlog.lane.ports import Channel, LanePorts
+from twinlog.lane.ports import LanePorts
 from twinlog.lane.sides.background import LaneJobs
 from twinlog.lane.sides.cluster_side import ClusterSide, node_of
 from twinlog.lane.sides.source_side import HELD_S
@@ -91,7 +87,7 @@ later responses. With a divisor of 4, 5 % of the 4 MB responses of a backlog nee
 class LaneLoop:
     """The loop of one lane, with its connections to the driver and to both clusters."""
 
-    def __init__(self, channel: Channel, work: Work, clock: Clock = CLOCK) -> None:
+    def __init__(self, channel: ChannelClient, work: Work, clock: Clock = CLOCK) -> None:
         self._channel = channel
         self._clock = clock
         self._work = work
@@ -126,7 +122,7 @@ class LaneLoop:
             source=self._source_cluster,
             target=self._target_cluster,
             background=self._background,
-            send=self._send,
+            send=channel.send,
             transformer=self._range_port,
         )
         self._assignments = Assignments(work, ports)
@@ -255,12 +251,9 @@ class LaneLoop:
         if source_is_warm and target_is_warm:
             self._is_ready = True
             port = self._range_port
-            self._send(Ready(range_port=None if port is None else port.address))
+            self._channel.send(Ready(range_port=None if port is None else port.address))
 
     # -- the driver
-
-    def _send(self, message: object) -> None:
-        self._channel.send(message)
 
     def _on_channel(self) -> None:
         self.accept(self._channel.receive())

@@ -299,21 +299,23 @@ class MapWriter:
 
     def _give_up(self, tp: TopicPartition, home: _MapPartition) -> None:
         for copy in list(home.waiting):
-            if copy.waits_for_map:
-                error = (
-                    self._missing_error(copy)
-                    if self._is_topic_lost()
-                    else _stuck_error(copy, tp, home)
+            if not copy.waits_for_map:
+                continue
+            error = PartitionError(
+                f"{copy.source}: rows of the offset map cannot be written: {tp} {home.problem}; "
+                "retrying",
+                code="MAP_UNWRITABLE",
+                fate=Fate.RETRIABLE,
+            )
+            if self._is_topic_lost():
+                error = PartitionError(
+                    f"{copy.source}: the offset map topic {self.topic} was deleted on the target; "
+                    "without it nothing more is copied; rebuild it from both logs with twinlog "
+                    "offsets rebuild",
+                    code="MAP_MISSING",
+                    fate=Fate.RETRIABLE,
                 )
-                self.events.on_map_failed(copy, error)
-
-    def _missing_error(self, copy: PartitionCopy) -> PartitionError:
-        return PartitionError(
-            f"{copy.source}: the offset map topic {self.topic} was deleted on the target; without "
-            "it nothing more is copied; rebuild it from both logs with twinlog offsets rebuild",
-            code="MAP_MISSING",
-            fate=Fate.RETRIABLE,
-        )
+            self.events.on_map_failed(copy, error)
 
     def on_answer(self, sent: Round, view: memoryview) -> int:
         """Process the response to a `Round`: its rows become durable, are written again, or their
@@ -384,11 +386,3 @@ class MapWriter:
             for copy, _ in sent.rows:
                 copy.tail.on_lost()
                 self.note(copy)
-
-
-def _stuck_error(copy: PartitionCopy, tp: TopicPartition, home: _MapPartition) -> PartitionError:
-    return PartitionError(
-        f"{copy.source}: rows of the offset map cannot be written: {tp} {home.problem}; retrying",
-        code="MAP_UNWRITABLE",
-        fate=Fate.RETRIABLE,
-    )

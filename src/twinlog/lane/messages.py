@@ -30,7 +30,6 @@ from twinlog.channel.frames import ChannelAddress
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.cluster.security.security_settings import SecuritySettings
 from twinlog.config.flow.tuning import Tuning
-from twinlog.errors import TwinlogError
 from twinlog.mirror.copy.timings import NO_TIMINGS, Timings
 from twinlog.mirror.findings import LogFinding
 from twinlog.mirror.map.offset_map import Mark, Run, Term
@@ -315,11 +314,6 @@ class UnreachableCluster(Struct, frozen=True, kw_only=True):
 
     def __str__(self) -> str:
         return f"{self.message} [{self.code}]"
-
-
-def unreachable_cluster(error: TwinlogError) -> UnreachableCluster:
-    """Return the code and message of an error as an `UnreachableCluster`, which a lane can send."""
-    return UnreachableCluster(code=error.code, message=error.message)
 
 
 class Throttle(Struct, frozen=True, kw_only=True):

@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from twinlog.errors import Fate, PartitionError, TwinlogError
 from twinlog.lane.lane_partition import LanePartition
 from twinlog.lane.messages import HandOver, PartitionProgress, TakePartition, Troubled, Work
-from twinlog.lane.sides.source_side import SourceSide
-from twinlog.lane.sides.source_state import SourceState
+from twinlog.lane.sides.source_side import SourceSide, SourceState
 from twinlog.lane.watches.offset_gaps import GapWatch
 from twinlog.mirror.copy.fan_out import Copy
 from twinlog.mirror.copy.partition import CopyState, PartitionCopy
@@ -62,6 +61,8 @@ class Reporter:
         self, copy: Copy, lost: tuple[tuple[int, int], ...], now_ms: int
     ) -> PartitionProgress:
         state = self._source.partitions.get(copy.source)
+        left_out = tuple(copy.intake.applied_skips)
+        copy.intake.applied_skips.clear()
         return PartitionProgress(
             source=copy.source,
             state=copy.state.value,
@@ -85,14 +86,8 @@ class Reporter:
             gap=self._gaps.pop_gap(copy.source),
             map_epoch=min(map(self._map_epoch, copy.parts)),
             lost=lost,
-            left_out=_pop_ranges(copy.intake.applied_skips),
+            left_out=left_out,
         )
-
-
-def _pop_ranges(left_out: list[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
-    ranges = tuple(left_out)
-    left_out.clear()
-    return ranges
 
 
 def troubled_message(

@@ -18,7 +18,7 @@ from twinlog.cluster.net.hot_connection import HotConnection
 from twinlog.lane import loop as lane_loop
 from twinlog.lane.loop import LaneLoop
 from twinlog.lane.messages import EndLane
-from twinlog.lane.sides.source_state import WaitsFor
+from twinlog.lane.sides.source_side import WaitsFor
 from twinlog.model import TopicPartition
 
 NODE = 1

@@ -16,8 +16,7 @@ from twinlog.config.flow.tuning import Tuning
 from twinlog.errors import Disconnected, TwinlogError
 from twinlog.lane.sides.pace import TopicBuckets
 from twinlog.lane.sides.sections import CONNECTIONS, LogSection, SectionedRead
-from twinlog.lane.sides.source_side import SourceSide
-from twinlog.lane.sides.source_state import WaitsFor
+from twinlog.lane.sides.source_side import SourceSide, WaitsFor
 from twinlog.mirror.copy.partition import PartitionCopy
 from twinlog.model import Isolation, TopicPartition
 from twinlog.wire.fetch import (

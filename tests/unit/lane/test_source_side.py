@@ -17,8 +17,7 @@ from twinlog.lane.sides import near_replicas
 from twinlog.lane.sides.cluster_side import ClusterSide, Leader
 from twinlog.lane.sides.near_replicas import NearReplicas
 from twinlog.lane.sides.pace import TopicBuckets
-from twinlog.lane.sides.source_side import REFRESH_EVERY_S, SourceSide
-from twinlog.lane.sides.source_state import SourceState, WaitsFor
+from twinlog.lane.sides.source_side import REFRESH_EVERY_S, SourceSide, SourceState, WaitsFor
 from twinlog.model import NO_TOPIC_ID, Isolation, TopicPartition
 from twinlog.wire.fetch import FETCH, VERSION_BY_NAME, FetchedPartition
 

@@ -23,7 +23,7 @@ from twinlog.cluster.net.retry import CHANCE
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.cluster.security.security_settings import SecuritySettings
 from twinlog.errors import Disconnected, TwinlogError
-from twinlog.lane.messages import UnreachableCluster, unreachable_cluster
+from twinlog.lane.messages import UnreachableCluster
 from twinlog.lane.sides.background import JobKind, LaneJobs
 from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
 from twinlog.wire.error_codes import UNKNOWN_TOPIC_OR_PARTITION
@@ -358,7 +358,7 @@ class ClusterSide:
     def _on_metadata_failed(self, error: TwinlogError) -> None:
         self._refreshing = False
         self._queried_before |= self._wanted_topics
-        self.problem = unreachable_cluster(error)
+        self.problem = UnreachableCluster(code=error.code, message=error.message)
         self._refresh_pause.grow(self.clock.monotonic())
 
     # -- connections
@@ -407,7 +407,7 @@ class ClusterSide:
                 return  # only the first connection shows if a broker can be reached
             self.unreached.setdefault(node, now)
             if not self.connections:  # otherwise, other brokers can be reached
-                self.problem = unreachable_cluster(error)
+                self.problem = UnreachableCluster(code=error.code, message=error.message)
             self._query_leaders_of(node)
 
         self.background.submit(JobKind.CONNECTION, open_connection, on_opened, on_failed)

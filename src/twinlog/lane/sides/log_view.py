@@ -80,14 +80,8 @@ class ClusterLogView:
     def begins(
         self, starts: Mapping[TopicPartition, StartAt], *, isolation: Isolation
     ) -> Mapping[TopicPartition, int]:
-        out: dict[TopicPartition, int] = {}
         asked = {tp: start for tp, start in starts.items() if tp not in self._silent}
-        for tp, answer in begin_offsets(self._client, asked, isolation=isolation).items():
-            if isinstance(answer, TwinlogError):
-                self._note_problem(tp, answer)
-            else:
-                out[tp] = answer
-        return out
+        return self._without_errors(begin_offsets(self._client, asked, isolation=isolation))
 
     def read(
         self, offsets: Mapping[TopicPartition, int], *, size: int = READ_BYTES

@@ -22,15 +22,10 @@ class TopicBuckets:
 
     def __init__(self, clock: Clock, *, has_budget: bool) -> None:
         self._clock = clock
-        self._has_budget = has_budget
+        self.has_budget = has_budget
         self._rates: dict[str, float] = {}
         self._left: dict[str, float] = {}
         self._filled_at = self._clock.monotonic()
-
-    @property
-    def has_budget(self) -> bool:
-        """True if there is a budget."""
-        return self._has_budget
 
     def set_rates(self, rates: Mapping[str, int]) -> None:
         """Set this lane's shares of the limit by topic, in bytes per second. Topics without a share
@@ -48,7 +43,7 @@ class TopicBuckets:
             self._left[topic] = min(left, rate * BURST_S)
 
     def allows(self, topic: str) -> bool:
-        return not self._has_budget or self._left.get(topic, 0.0) > 0
+        return not self.has_budget or self._left.get(topic, 0.0) > 0
 
     def charge(self, topic: str, size: int) -> None:
         """Subtract fetched bytes from a topic's bucket."""
@@ -58,7 +53,7 @@ class TopicBuckets:
         """Return the maximum bytes per fetch and partition of this topic, or `unbound` without a
         budget. `partitions`: number of the topic's partitions on this lane.
         """
-        if not self._has_budget:
+        if not self.has_budget:
             return unbound
         share = int(self._rates.get(topic, 0.0) * BURST_S) // partitions
         return max(LEAST_FETCH_BYTES, min(unbound, share))

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from enum import Enum, auto
 from typing import Final, NamedTuple
 
 from twinlog.clock import Clock
@@ -33,7 +34,6 @@ from twinlog.lane.sides.sections import (
     free_connections,
     is_far,
 )
-from twinlog.lane.sides.source_state import NO_NODE, SourceState, WaitsFor
 from twinlog.mirror.copy.fan_out import Copy
 from twinlog.mirror.copy.refusals import unreadable_error
 from twinlog.mirror.start.divergence import source_diverged_error
@@ -83,6 +83,39 @@ RESTLESS_S: Final = 5.0
 """Time for which fetches wait only briefly after a partition has lost its broker. The partition
 probably finds its new broker in that time.
 """
+
+NO_NODE: Final = -1
+
+
+class WaitsFor(Enum):
+    """What a partition waits for before more of it is read."""
+
+    __hash__ = object.__hash__  # faster than Enum's hash; the members are dict keys on every turn
+
+    NOTHING = auto()
+    """No fetch is needed, because everything is read or the partition has a problem."""
+    BROKER = auto()
+    """The partition's leader must be found or connected."""
+    RECORDS = auto()
+    """The partition is in the fetch session of its broker."""
+    SECTIONS = auto()
+    """The partition is read ahead in sections, beside the fetch session of its broker."""
+    TARGET = auto()
+    """The partition is left out of fetches until the target has acknowledged its batches."""
+    BUDGET = auto()
+    """The partition is left out of fetches until its topic's byte budget (`pace`) allows more."""
+
+
+@dataclass(slots=True)
+class SourceState:
+    """The state of one source partition: its log, and the broker from which it is read."""
+
+    copy: Copy
+    source_end: int = -1
+    waits_for: WaitsFor = WaitsFor.NOTHING
+    node: int = NO_NODE
+    """The broker from which the partition is read, or NO_NODE."""
+    sectioned_read: SectionedRead | None = None
 
 
 class StalledFetch(NamedTuple):
@@ -408,7 +441,9 @@ class SourceSide:
             broker.answered_at = self.clock.monotonic()
             answer = broker.session.parse(view)
             self.side.on_throttled(connection, answer.throttle_ms)
-            broker.adapt(is_throttled=answer.throttle_ms > 0)
+            is_throttled = answer.throttle_ms > 0
+            broker.throttled += is_throttled
+            broker.size.adapt(is_throttled=is_throttled)
             if answer.error and answer.error not in SESSION_ERRORS:
                 raise CorruptData(f"{connection.peer} answered a fetch with error {answer.error}")
             batches = size = 0
@@ -595,39 +630,8 @@ class SourceSide:
         elif error in STALE_LEADER:
             self.side.forget_leader(tp)
             self._seek(state)
-        elif error == OFFSET_OUT_OF_RANGE:
-            self.events.on_troubled(
-                tp,
-                PartitionError(
-                    f"{tp}: the source no longer has the position of this copy; checking again",
-                    code="SOURCE_OUT_OF_RANGE",
-                    fate=Fate.RETRIABLE,
-                ),
-            )
-        elif error == TOPIC_AUTHORIZATION_FAILED:
-            self.events.on_troubled(
-                tp,
-                PartitionError(
-                    f"{tp}: the source denies reading: allow READ on topic {tp.topic}",
-                    code="TOPIC_UNAUTHORIZED",
-                ),
-            )
-        elif error == CORRUPT_MESSAGE:
-            position = state.copy.intake.position
-            self.events.on_troubled(
-                tp,
-                CorruptData(
-                    f"{tp}: from upstream offset {position}: the source reports its own log as "
-                    "corrupt; see the log of its broker"
-                ),
-            )
         else:
-            self.events.on_troubled(
-                tp,
-                PartitionError(
-                    f"{tp}: the source answered with {lookup(error).name}", code="SOURCE_REFUSED"
-                ),
-            )
+            self.events.on_troubled(tp, _fetch_error(tp, error, state.copy.intake.position))
 
     @staticmethod
     def _diverged_error(state: SourceState, diverging: tuple[int, int]) -> PartitionError:
@@ -717,6 +721,23 @@ class SourceSide:
             self._seek(state)
 
 
+def _fetch_error(tp: TopicPartition, error: int, position: int) -> TwinlogError:
+    """Return the error of a partition whose fetch from `position` was answered with `error`."""
+    if error == CORRUPT_MESSAGE:
+        return CorruptData(
+            f"{tp}: from upstream offset {position}: the source reports its own log as corrupt; "
+            "see the log of its broker"
+        )
+    if error == OFFSET_OUT_OF_RANGE:
+        text = f"{tp}: the source no longer has the position of this copy; checking again"
+        return PartitionError(text, code="SOURCE_OUT_OF_RANGE", fate=Fate.RETRIABLE)
+    if error == TOPIC_AUTHORIZATION_FAILED:
+        text = f"{tp}: the source denies reading: allow READ on topic {tp.topic}"
+        return PartitionError(text, code="TOPIC_UNAUTHORIZED")
+    text = f"{tp}: the source answered with {lookup(error).name}"
+    return PartitionError(text, code="SOURCE_REFUSED")
+
+
 def _whole_bytes(records: memoryview) -> int:
     """Return the total size of the complete batches in a Fetch response."""
     total = 0
@@ -744,10 +765,3 @@ class SourceBroker:
     """Number of responses that a quota has delayed."""
     answered_at: float = 0.0
     """Monotonic time at which the broker last reported the ends of its partitions."""
-
-    def adapt(self, *, is_throttled: bool) -> None:
-        """Adapt the maximum size of a fetch after a response. `is_throttled`: a quota has delayed
-        the response.
-        """
-        self.throttled += is_throttled
-        self.size.adapt(is_throttled=is_throttled)

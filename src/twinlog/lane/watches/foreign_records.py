@@ -23,7 +23,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.offsets import LATEST, list_offsets, log_ends
 from twinlog.errors import Fate, PartitionError, TwinlogError
 from twinlog.lane.lane_partition import LaneEvents
@@ -160,8 +159,10 @@ class ForeignRecordWatch:
 
     def _learn(self, check: _Check, writers: Writers) -> None:
         copy = check.copy
-        if writers.repeat is not None:
-            copy.trouble = copy.trouble or _repeated_error(copy.target, writers.repeat)
+        if (repeat := writers.repeat) is not None:
+            what = f"{copy.target}: records of this flow are repeated at offsets {repeat}"
+            finding = LogFinding(code="EXTRA_RECORDS", what=what, target=copy.target, span=repeat)
+            copy.trouble = copy.trouble or finding.error()
             return
         # the check says nothing about records after the span's end, because they were not read
         seen = min(writers.end, check.span.next)
@@ -188,22 +189,21 @@ class ForeignRecordWatch:
         writers: dict[TopicPartition, Writers] = {}
         if checks:
             with self.ports.target.borrowed_client() as client:
-                writers = self._writers(client, checks)
+                view = ClusterLogView(client)
+                for tp, end in log_ends(client, checks, timeout_s=ASK_S).items():
+                    if isinstance(end, TwinlogError):
+                        continue  # skipped, because the next write shows the partition's problem
+                    writers[tp] = self._writers_of(view, checks[tp], end.end_offset)
         if not ended:
             return writers, set()
+        isolation = self.isolation
         with self.ports.source.borrowed_client() as client:
-            return writers, self._new_at_source(client, ended)
-
-    def _writers(
-        self, client: ClusterClient, checks: dict[TopicPartition, _Check]
-    ) -> dict[TopicPartition, Writers]:
-        by_partition: dict[TopicPartition, Writers] = {}
-        view = ClusterLogView(client)
-        for tp, end in log_ends(client, checks, timeout_s=ASK_S).items():
-            if isinstance(end, TwinlogError):
-                continue  # skipped, because the next write shows the partition's problem
-            by_partition[tp] = self._writers_of(view, checks[tp], end.end_offset)
-        return by_partition
+            ends = list_offsets(client, ended, LATEST, isolation=isolation, timeout_s=ASK_S)
+        return writers, {
+            tp
+            for tp, found in ends.items()
+            if not isinstance(found, TwinlogError) and found.offset > ended[tp]
+        }
 
     def _writers_of(self, view: ClusterLogView, check: _Check, end: int) -> Writers:
         other_flow_wrote, span = False, check.span
@@ -221,28 +221,12 @@ class ForeignRecordWatch:
             end = min(end, headers.high_watermark)
         return Writers(end, None, other_flow_wrote)
 
-    def _new_at_source(
-        self, client: ClusterClient, ended: dict[TopicPartition, int]
-    ) -> set[TopicPartition]:
-        isolation = self.isolation
-        ends = list_offsets(client, ended, LATEST, isolation=isolation, timeout_s=ASK_S)
-        return {
-            tp
-            for tp, end in ends.items()
-            if not isinstance(end, TwinlogError) and end.offset > ended[tp]
-        }
-
 
 def _is_watched(copy: PartitionCopy) -> bool:
     """Return True if a copy must be checked regularly: it is idle, or another flow writes, too, so
     that responses cannot show whether an unknown client writes as well.
     """
     return copy.is_idle or (copy.others.has_other_flow and copy.state is CopyState.COPYING)
-
-
-def _repeated_error(target: TopicPartition, span: Span) -> PartitionError:
-    what = f"{target}: records of this flow are repeated at offsets {span}"
-    return LogFinding(code="EXTRA_RECORDS", what=what, target=target, span=span).error()
 
 
 def _taken_over_error(what: str) -> PartitionError:

@@ -52,7 +52,6 @@ records only if the brokers report that the topic has no remote storage.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final, NamedTuple
@@ -226,10 +225,10 @@ class StallWatch:
     def _error(self, tp: TopicPartition, stalled: StalledPartition) -> PartitionError:
         leader = self.ports.source.leaders.get(tp)
         where = "its leader" if leader is None else f"its leader, node {leader.node}"
-        problem = (
-            f"{tp}: from upstream offset {stalled.position} the source returns nothing, though"
+        what = (
+            f"{tp}: from upstream offset {stalled.position} the source returns nothing, though its "
+            f"log ends at {stalled.end}"
         )
-        what = f"{problem} its log ends at {stalled.end}"
         if stalled.is_tiered:
             return tier_stalled_error(what, where)
         return source_stalled(what, tp, where).error()
@@ -248,19 +247,20 @@ class StallWatch:
             compacted, tiered = may_lack_offsets(client, topics), may_be_tiered(client, topics)
             for tp, end in silent.items():
                 stall = (client, tp, due[tp], end)
-                if tp.topic not in compacted or self._is_followed(*stall):
-                    results[tp] = StalledPartition(due[tp], end, False, tp.topic in tiered)
-                elif self._is_gap(*stall):
-                    results[tp] = StalledPartition(due[tp], end, True, tp.topic in tiered)
+                may_be_gap = tp.topic in compacted and not self._is_followed(*stall)
+                if not may_be_gap or self._is_gap(*stall):
+                    results[tp] = StalledPartition(due[tp], end, may_be_gap, tp.topic in tiered)
         return results
 
     def _is_followed(
         self, client: ClusterClient, tp: TopicPartition, position: int, end: int
     ) -> bool:
         """Return True if there are records after `position` and below `end`."""
+        step = max(1, (end - 1 - position) // OFFSETS_TRIED)
         return any(
             header.base_offset < end
-            for offset in _offsets_to_try(position, end)
+            # the last offset first, because the broker's index most likely has an entry near it
+            for offset in range(end - 1, position, -step)
             for answer in self._read(client, {tp: offset}, isolation=self.isolation).values()
             for header, _ in read_headers(answer.records)
         )
@@ -296,11 +296,3 @@ class StallWatch:
 
 def _patience_s(partition: StalledFetch) -> float:
     return min(STALLED_AFTER_S, BOUNDED_AFTER_S) if partition.is_bounded else STALLED_AFTER_S
-
-
-def _offsets_to_try(position: int, end: int) -> Iterator[int]:
-    """Yield offsets between `position` and `end`. The last one comes first, because the broker's
-    index most likely has an entry near it.
-    """
-    step = max(1, (end - 1 - position) // OFFSETS_TRIED)
-    yield from range(end - 1, position, -step)
