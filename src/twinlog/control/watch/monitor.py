@@ -235,7 +235,8 @@ class Monitor:
         self._totals = FlowTotals()
         self.history = LastHour()
         self._series = series
-        self._reading: Reading | None = None
+        self.reading: Reading | None = None
+        """The last report, or None before the first."""
         self._jvm: JvmUse | None = None
 
     def update(self, flows: list[FlowSnapshot]) -> None:
@@ -244,7 +245,7 @@ class Monitor:
         self._rates.update(now, flows)
         self.history.update(now, int(time.time() * 1000), flows)
         # one assignment, so that a concurrent reader sees either the old or the new values
-        self._reading = Reading(
+        self.reading = Reading(
             at=now,
             flows=flows,
             readiness=self._readiness.update(now, flows),
@@ -263,14 +264,9 @@ class Monitor:
         self._turned_at = self._clock()
 
     @property
-    def reading(self) -> Reading | None:
-        """Return the last report, or None before the first."""
-        return self._reading
-
-    @property
     def age_s(self) -> float:
         """Return the age of the last report in seconds, or 0 before the first report."""
-        reading = self._reading
+        reading = self.reading
         return 0.0 if reading is None else self._clock() - reading.at
 
     @property
@@ -283,23 +279,21 @@ class Monitor:
         silent = self._clock() - since
         return silent if silent > limit else None
 
-    def answer(self, path: str, accept: str = "", accept_encoding: str = "") -> HttpResponse | None:
-        """Return the response to a GET with these headers, or None if the path is unknown."""
+    def answer(self, path: str, accept: str = "", accept_encoding: str = "") -> HttpResponse:
+        """Return the response to a GET of one of PATHS with these headers."""
         match path:
             case "/metrics":
                 return self._metrics(accept, accept_encoding)
             case "/healthz":
                 return self._health()
-            case "/readyz":
-                return self._ready()
             case _:
-                return None
+                return self._ready()
 
     def _metrics(self, accept: str, accept_encoding: str) -> HttpResponse:
         from twinlog.control.watch.series.exposition import exposition
 
         nothing = Reading(at=self._clock(), flows=(), readiness=())
-        body, content_type = exposition(self._reading or nothing, accept, self._series)
+        body, content_type = exposition(self.reading or nothing, accept, self._series)
         if accepts_name(accept_encoding, "gzip"):
             return HttpResponse(
                 status=200,
@@ -317,7 +311,7 @@ class Monitor:
         return _json(503, {"healthy": False, "reason": reason})
 
     def _ready(self) -> HttpResponse:
-        reading = self._reading
+        reading = self.reading
         flows = () if reading is None else reading.readiness
         is_ready = bool(flows) and self.silent_s is None and all(flow.is_ready for flow in flows)
         body = {"ready": is_ready, "flows": [flow.as_json() for flow in flows]}

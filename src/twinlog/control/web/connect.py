@@ -14,7 +14,6 @@ copies, but no credentials of clusters.
 
 from __future__ import annotations
 
-import functools
 import socket
 from collections.abc import Awaitable, Callable, Iterator
 from enum import StrEnum
@@ -26,7 +25,6 @@ from starlette.routing import BaseRoute, Route
 
 from twinlog.codes import FlowState
 from twinlog.config.flow.schema import FlowConfig
-from twinlog.control.flow.wishes import Ask
 from twinlog.control.web.api.endpoints import write_intents
 from twinlog.control.web.api.site import Site
 from twinlog.control.web.front import CLIENT
@@ -77,9 +75,9 @@ def routes(site: Site) -> Iterator[BaseRoute]:
             ("GET", "/{name}/config", connect.config),
             ("GET", "/{name}/status", connect.status),
             ("GET", "/{name}/offsets", connect.offsets),
-            ("PUT", "/{name}/pause", connect.pause),
-            ("PUT", "/{name}/stop", connect.stop),
-            ("PUT", "/{name}/resume", connect.resume),
+            ("PUT", "/{name}/pause", connect.wish(202, "paused", pauses=True)),
+            ("PUT", "/{name}/stop", connect.wish(204, "stopped", pauses=True)),
+            ("PUT", "/{name}/resume", connect.wish(202, "resumed", pauses=False)),
         ):
             yield Route(f"{prefix}/connectors{path}", _as_connect(run), methods=[method])
 
@@ -87,7 +85,6 @@ def routes(site: Site) -> Iterator[BaseRoute]:
 def _as_connect(run: Handler) -> Handler:
     """Wrap a handler so that errors have Connect's format."""
 
-    @functools.wraps(run)
     async def answer(request: Request) -> Response:
         try:
             response = await run(request)
@@ -151,34 +148,27 @@ class _Connect:
         ]
         return JSONResponse({"offsets": rows})
 
-    async def pause(self, request: Request) -> Response:
-        return await self._wish(
-            request, 202, "paused", lambda steering: steering.changes(IntentKind.PAUSE)
-        )
+    def wish(self, status: int, word: str, *, pauses: bool) -> Handler:
+        """Return a handler that pauses or resumes a flow, and responds with this status."""
 
-    async def stop(self, request: Request) -> Response:
-        return await self._wish(
-            request, 204, "stopped", lambda steering: steering.changes(IntentKind.PAUSE)
-        )
-
-    async def resume(self, request: Request) -> Response:
-        return await self._wish(
-            request,
-            202,
-            "resumed",
-            lambda steering: steering.changes(IntentKind.PAUSE, is_set=False),
-        )
-
-    async def _wish(self, request: Request, status: int, word: str, ask: Ask) -> Response:
-        name, flow, kind = self._named(request)
-        if kind != SOURCE:
-            raise RequestRefused(
-                f"{name}: a flow is paused as a whole; use {flow.flow}.{SOURCE}",
-                code="CONNECTOR_OF_A_FLOW",
+        async def run(request: Request) -> Response:
+            name, flow, kind = self._named(request)
+            if kind != SOURCE:
+                raise RequestRefused(
+                    f"{name}: a flow is paused as a whole; use {flow.flow}.{SOURCE}",
+                    code="CONNECTOR_OF_A_FLOW",
+                )
+            await write_intents(
+                self._site,
+                request.scope[CLIENT],
+                str(flow.flow),
+                lambda steering: steering.changes(IntentKind.PAUSE, is_set=pauses),
+                reason=f"{word} over Connect's paths",
+                dry_run=False,
             )
-        client, reason = request.scope[CLIENT], f"{word} over Connect's paths"
-        await write_intents(self._site, client, str(flow.flow), ask, reason=reason, dry_run=False)
-        return Response(status_code=status)
+            return Response(status_code=status)
+
+        return run
 
     def _named(self, request: Request) -> tuple[str, FlowConfig, str]:
         """Return the name, flow and kind of the connector in the path. Raises NOT_FOUND."""

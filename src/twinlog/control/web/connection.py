@@ -23,7 +23,7 @@ from uvicorn.server import ServerState
 
 from twinlog.control.web.content import Headers
 from twinlog.control.web.front import LONG_S, ConnectionSlot, Front
-from twinlog.control.web.open_requests import WITHIN_S, OpenRequests
+from twinlog.control.web.open_requests import WITHIN_S, ClosableConnection, OpenRequests
 
 # Responds to requests that are repeated byte for byte while their response is still cached.
 #
@@ -115,34 +115,35 @@ class RegisteredConnection(H11Protocol):
         if self._whole != b"":
             self._whole = None
         elif not self.transport.get_write_buffer_size() and (again := self._repeats.find(data)):
-            self._answer_again(self._held, again)
+            self._answer_again(self._held.socket, again)
             return
         else:
             # also reached if a client does not read its responses: uvicorn then reads no more of
             # its requests
             self._whole = data
-            self._held.on_begun()
+            self._requests.on_begun(self._held.socket)
         if not self.transport.is_closing():
             super().data_received(data)
 
     def on_response_complete(self) -> None:
         assert self._held is not None  # noqa: S101 (no request comes before)
         if not self.transport.get_write_buffer_size():
-            self._held.on_answer()
+            self._requests.on_answer(self._held.socket)
         super().on_response_complete()
         is_between = self.conn.their_state is h11.IDLE and not self.conn.trailing_data[0]
         self._whole = b"" if is_between else None
         if not is_between and not self.transport.is_closing():
-            self._held.on_begun()  # a part of the next request has arrived
+            # a part of the next request has arrived
+            self._requests.on_begun(self._held.socket)
 
-    def _answer_again(self, slot: ConnectionSlot, repeat: Repeat) -> None:
+    def _answer_again(self, socket: ClosableConnection, repeat: Repeat) -> None:
         self._unset_keepalive_if_required()  # instead, `OpenRequests` closes idle connections
         self.transport.write(repeat.answer)
         if self.transport.get_write_buffer_size():
-            slot.on_request()
-            slot.allow(LONG_S)
+            self._requests.on_request(socket)
+            self._requests.allow(socket, LONG_S)
         else:
-            slot.on_answer()
+            self._requests.on_answer(socket)
         if repeat.closes:
             self._whole = None
             self.transport.close()

@@ -31,7 +31,9 @@ _CHECKED: Final = (b"cache-control", b"private, no-cache")
 
 
 class Content:
-    """One response body. Its ETag and compressed form are computed when first needed."""
+    """One response body, as an ASGI application. Its ETag and compressed form are computed when
+    first needed.
+    """
 
     def __init__(self, content_type: str, body: bytes, headers: Headers | None = None) -> None:
         """`headers`: headers in addition to those that every response has."""
@@ -67,9 +69,8 @@ class Content:
         headers.append((b"content-length", b"%d" % len(body)))
         return 200, headers, body
 
-
-async def send_content(scope: Scope, send: Send, content: Content) -> None:
-    await send_answer(scope, send, *content.answer(scope))
+    async def __call__(self, scope: Scope, _receive: Receive, send: Send) -> None:
+        await send_answer(scope, send, *self.answer(scope))
 
 
 async def send_answer(scope: Scope, send: Send, status: int, headers: Headers, body: bytes) -> None:

@@ -39,7 +39,6 @@ from twinlog.control.web.content import (
     Send,
     header,
     send_answer,
-    send_content,
 )
 from twinlog.control.web.open_requests import ClosableConnection, OpenRequests, RequestWorkers
 from twinlog.control.web.page import ROOT as PAGE
@@ -87,22 +86,6 @@ class ConnectionSlot:
     """Caches a response with status 200. The arguments are its headers, its body, and a function
     that returns True while the response is valid for the same request.
     """
-
-    def on_begun(self) -> None:
-        self.requests.on_begun(self.socket)
-
-    def on_request(self) -> None:
-        self.requests.on_request(self.socket)
-
-    def on_answer(self) -> None:
-        self.requests.on_answer(self.socket)
-
-    def allow(self, seconds: float) -> None:
-        self.requests.allow(self.socket, seconds)
-
-    def release(self) -> None:
-        """Remove the deadline. The caller must limit the number of such connections."""
-        self.requests.remove(self.socket)
 
 
 class Front:
@@ -152,13 +135,13 @@ class Front:
         try:
             path, hosts = self._split(scope)
             self._check_host(hosts)
-            if await self._page(scope, path, send):
+            if await self._page(scope, path, receive, send):
                 return
             _check_origin(scope)
             body = await _body(scope, receive)
             if body is None:
                 return  # the client disconnected
-            slot.on_request()
+            slot.requests.on_request(slot.socket)
             if path in PATHS:
                 answer = await self._probe(scope, path)
                 await _send(scope, send, answer)
@@ -170,7 +153,7 @@ class Front:
             log.exception("a request for %s failed", path)
             await _refuse(scope, send, internal_error(), path)
 
-    async def _page(self, scope: Scope, path: str, send: Send) -> bool:
+    async def _page(self, scope: Scope, path: str, receive: Receive, send: Send) -> bool:
         """Send a file of the page and return True if the path is one. The files contain no data of
         a flow, so links from other sites are allowed, and no token is needed to load them.
         """
@@ -182,7 +165,7 @@ class Front:
             return True
         file = asset(path)
         if file is not None:
-            await send_content(scope, send, file)
+            await file(scope, receive, send)
         return file is not None
 
     async def _probe(self, scope: Scope, path: str) -> HttpResponse:
@@ -192,12 +175,9 @@ class Front:
             raise MethodRefused(path, ", ".join(READS))
         accept, encoding = header(scope, b"accept"), header(scope, b"accept-encoding")
         if path != "/metrics":
-            answer = self._monitor.answer(path)
-        else:
-            # rendering many series takes a while, and a probe must not wait for it
-            answer = await self._workers.run(lambda: self._monitor.answer(path, accept, encoding))
-        assert answer is not None  # noqa: S101 (it is one of its paths)
-        return answer
+            return self._monitor.answer(path)
+        # rendering many series takes a while, and a probe must not wait for it
+        return await self._workers.run(lambda: self._monitor.answer(path, accept, encoding))
 
     async def _rest_answer(
         self,
@@ -219,9 +199,9 @@ class Front:
                 code="REST_UNGUARDED",
             )
         client = self._client_of(scope)
-        if scope["method"] not in READS and not client.may_operate:
+        if scope["method"] not in READS and client.role is not RestRole.OPERATE:
             raise RequestRefused(f"{client.name} may read, but not operate", code="ROLE_TOO_SMALL")
-        slot.allow(LONG_S)
+        slot.requests.allow(slot.socket, LONG_S)
         api = await self._loaded_api(self._load_api)
         asked = scope
         scope = {

@@ -133,7 +133,9 @@ class OpenRequests:
                 self._open[connection].due = self._clock() + seconds
 
     def remove(self, connection: ClosableConnection) -> None:
-        """Remove a connection, which then has no deadline any more."""
+        """Remove a connection, which then has no deadline any more. If it stays open, the caller
+        must limit the number of such connections.
+        """
         with self._lock:
             self._open.pop(connection, None)
 
@@ -174,7 +176,7 @@ class RequestWorkers:
             )
         self._pending += 1
         task = asyncio.ensure_future(self._run(work))
-        task.add_done_callback(_retrieve_error)
+        task.add_done_callback(retrieve_error)
         return await asyncio.shield(task)
 
     async def _run(self, work: Callable[[], T]) -> T:
@@ -201,7 +203,9 @@ class RequestWorkers:
             self._pending -= 1
 
 
-def _retrieve_error(task: asyncio.Future[T]) -> None:
-    """Mark a task's error as retrieved, because the client may have disconnected."""
+def retrieve_error(task: asyncio.Future[T]) -> None:
+    """Mark a task's error as retrieved, because the client may have disconnected, or the next
+    request repeats the task.
+    """
     if not task.cancelled():
         task.exception()

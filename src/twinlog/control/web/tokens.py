@@ -44,10 +44,6 @@ class Client:
     name: str
     role: RestRole
 
-    @property
-    def may_operate(self) -> bool:
-        return self.role is RestRole.OPERATE
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class _Entry:

@@ -23,9 +23,9 @@ from twinlog.control.web import connect
 from twinlog.control.web.api import shown
 from twinlog.control.web.api.endpoints import DOCUMENT, ENDPOINTS, STREAM, CheckedRequest, Endpoint
 from twinlog.control.web.api.site import Site
-from twinlog.control.web.content import NO_STORE, READS, Content, send_answer, send_content
+from twinlog.control.web.content import NO_STORE, READS, Content, send_answer
 from twinlog.control.web.front import CLIENT, IS_KNOWN, JSON, SLOT_KEY, ConnectionSlot
-from twinlog.control.web.problem import MethodRefused, RequestRefused
+from twinlog.control.web.problem import MethodRefused, RequestRefused, as_bytes
 from twinlog.encoded import encoded_fields
 
 
@@ -42,7 +42,7 @@ def app(site: Site) -> ASGIApp:
         for path, by_method in by_path.items()
     ]
     document = files("twinlog.control.web.api").joinpath("openapi.json").read_bytes()
-    routes.append(Route(DOCUMENT, _Fixed(Content(JSON, document)), methods=["GET"]))
+    routes.append(Route(DOCUMENT, Content(JSON, document), methods=["GET"]))
     routes.append(Route(STREAM, _Streams(site), methods=["GET"]))
     router = Router([*routes, *connect.routes(site)], default=_no_path)
 
@@ -62,16 +62,6 @@ def app(site: Site) -> ASGIApp:
 
 async def _no_path(scope: Scope, _receive: Receive, _send: Send) -> None:
     raise RequestRefused(f"no such path: {scope['path'][:200]}", code="NOT_FOUND")
-
-
-class _Fixed:
-    """An ASGI application that responds with one file."""
-
-    def __init__(self, content: Content) -> None:
-        self._content = content
-
-    async def __call__(self, scope: Scope, _receive: Receive, send: Send) -> None:
-        await send_content(scope, send, self._content)
 
 
 class _Answering:
@@ -101,12 +91,10 @@ class _Answering:
         )
         basis = self._site.basis
         answer = await endpoint.run(asked)
-        if not isinstance(answer, bytes):
-            answer = json.dumps(answer, ensure_ascii=False).encode()
-        content = Content(JSON, answer + b"\n")
+        content = Content(JSON, answer + b"\n" if isinstance(answer, bytes) else as_bytes(answer))
         if endpoint.is_kept:
             self._kept.keep(scope["path"], basis, content)
-        await send_content(scope, send, content)
+        await content(scope, receive, send)
 
 
 class _Nothing(BaseModel):
@@ -253,7 +241,7 @@ class _Streams:
                 code="REST_BUSY",
             )
         held: ConnectionSlot = request.scope[SLOT_KEY]
-        held.release()
+        held.requests.remove(held.socket)  # no deadline, so the number of streams is limited
         self._open += 1
         gone = asyncio.ensure_future(_until_gone(request))
         try:

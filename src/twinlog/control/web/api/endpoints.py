@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from typing import Any, Final, TypeAlias
 from urllib.parse import quote, urlencode
 
@@ -26,6 +27,7 @@ from twinlog.control.doctor.findings import printed as diagnosis
 from twinlog.control.doctor.observing import observe
 from twinlog.control.flow.wiring import flow_setup
 from twinlog.control.flow.wishes import Ask, apply_intents
+from twinlog.control.watch.snapshot import PartitionSnapshot
 from twinlog.control.web.api import inputs, shown
 from twinlog.control.web.api.inputs import WantedState
 from twinlog.control.web.api.site import NO_REPORT_YET, Parts, Site
@@ -140,18 +142,20 @@ def _printing(make: Callable[[CheckedRequest], Any]) -> Handler:
     return run
 
 
-async def _partitions(request: CheckedRequest) -> Answer:
-    query: inputs.PartitionQuery = request.query
-    parts = await request.site.parts(request.flow)
-    total, rows = await request.site.pages.run(lambda: shown.page(parts.partitions, query))
-    return shown.compact(_head(request, "partitions", parts, total) | {"partitions": rows})
+def _paging(
+    rows: str, page: Callable[[Iterable[PartitionSnapshot], Any], tuple[int, list[dict[str, Any]]]]
+) -> Handler:
+    """Return a handler that responds with a page of rows. `rows`: their name in the response, and
+    the last part of the path.
+    """
 
+    async def run(request: CheckedRequest) -> Answer:
+        parts = await request.site.parts(request.flow)
+        work = partial(page, parts.partitions, request.query)
+        total, of_page = await request.site.pages.run(work)
+        return shown.compact(_head(request, rows, parts, total) | {rows: of_page})
 
-async def _topics(request: CheckedRequest) -> Answer:
-    query: inputs.TopicQuery = request.query
-    parts = await request.site.parts(request.flow)
-    total, rows = await request.site.pages.run(lambda: shown.topic_page(parts.partitions, query))
-    return shown.compact(_head(request, "topics", parts, total) | {"topics": rows})
+    return run
 
 
 def _head(request: CheckedRequest, rows: str, parts: Parts, total: int) -> dict[str, Any]:
@@ -312,8 +316,20 @@ async def write_intents(site: Site, client: Client, flow: str, ask: Ask, **optio
     return shown.printed({"dry_run": options["dry_run"], "changes": changes})
 
 
-def _steering_handler(act: Callable[[FlowSteering, Any], Any], nothing: str = "") -> Handler:
-    """Return a handler that calls `act` with the flow's steering and the body. `nothing` is the
+_NO_TOPIC: Final = "topics: no mirrored topic of the flow matches"
+_NOT_PAUSED: Final = "topics: no matching topic is paused or released by name"
+_FLOW: Final = f"{ROOT}/flows/{{flow}}"
+
+
+def _wish(
+    name: str,
+    summary: str,
+    body: type[inputs.Wish],
+    act: Callable[[FlowSteering, Any], Any],
+    nothing: str = "",
+    method: str = "POST",
+) -> Endpoint:
+    """Return the endpoint that calls `act` with the flow's steering and the body. `nothing` is the
     error if there is nothing to act on.
     """
 
@@ -329,38 +345,7 @@ def _steering_handler(act: Callable[[FlowSteering, Any], Any], nothing: str = ""
             nothing=nothing,
         )
 
-    return run
-
-
-_NO_TOPIC: Final = "no mirrored topic of the flow matches"
-_NOT_PAUSED: Final = "no matching topic is paused or released by name"
-_FLOW: Final = f"{ROOT}/flows/{{flow}}"
-
-
-def _wish(name: str, summary: str, act: Callable[[FlowSteering, Any], Any]) -> Endpoint:
-    return Endpoint(
-        method="POST",
-        path=f"{_FLOW}/{name}",
-        summary=summary,
-        body=inputs.LimitWish if name == "limit" else inputs.Wish,
-        answer="Changes",
-        run=_steering_handler(act),
-    )
-
-
-def _topic_wish(
-    name: str, summary: str, act: Callable[[FlowSteering, list[str]], Any], nothing: str
-) -> Endpoint:
-    return Endpoint(
-        method="POST",
-        path=f"{_FLOW}/topics/{name}",
-        summary=summary,
-        body=inputs.TopicWish,
-        answer="Changes",
-        run=_steering_handler(
-            lambda steering, body: act(steering, body.topics), f"topics: {nothing}"
-        ),
-    )
+    return Endpoint(f"{_FLOW}/{name}", summary, "Changes", run, method=method, body=body)
 
 
 ENDPOINTS: Final = (
@@ -388,7 +373,7 @@ ENDPOINTS: Final = (
         f"{_FLOW}/topics",
         "Topics of a flow, with the totals of their partitions.",
         "TopicPage",
-        _topics,
+        _paging("topics", shown.topic_page),
         inputs.TopicQuery,
     ),
     Endpoint(
@@ -401,7 +386,7 @@ ENDPOINTS: Final = (
         f"{_FLOW}/partitions",
         "Partitions of a flow. If another process leads it, both clusters are queried.",
         "PartitionPage",
-        _partitions,
+        _paging("partitions", shown.page),
         inputs.PartitionQuery,
     ),
     Endpoint(
@@ -466,34 +451,40 @@ ENDPOINTS: Final = (
     _wish(
         "pause",
         "Pause a flow until it is resumed.",
+        inputs.Wish,
         lambda steering, _: steering.changes(IntentKind.PAUSE),
     ),
     _wish(
         "resume",
         "Resume a paused flow.",
+        inputs.Wish,
         lambda steering, _: steering.changes(IntentKind.PAUSE, is_set=False),
     ),
     _wish(
         "limit",
         "Limit a flow's bytes per second.",
+        inputs.LimitWish,
         lambda steering, body: steering.limit(body.bytes_per_second),
     ),
-    _topic_wish(
-        "pause",
+    _wish(
+        "topics/pause",
         "Pause topics.",
-        lambda steering, names: steering.changes_to_set(IntentKind.PAUSE, names),
+        inputs.TopicWish,
+        lambda steering, body: steering.changes_to_set(IntentKind.PAUSE, body.topics),
         _NO_TOPIC,
     ),
-    _topic_wish(
-        "resume",
+    _wish(
+        "topics/resume",
         "Resume paused or released topics.",
-        lambda steering, names: steering.changes_to_remove(RESUMED, names),
+        inputs.TopicWish,
+        lambda steering, body: steering.changes_to_remove(RESUMED, body.topics),
         _NOT_PAUSED,
     ),
-    _topic_wish(
-        "release",
+    _wish(
+        "topics/release",
         "Stop mirroring topics. Other clients may then write to the remote topics.",
-        lambda steering, names: steering.changes_to_set(IntentKind.RELEASE, names),
+        inputs.TopicWish,
+        lambda steering, body: steering.changes_to_set(IntentKind.RELEASE, body.topics),
         _NO_TOPIC,
     ),
     Endpoint(
@@ -502,12 +493,11 @@ ENDPOINTS: Final = (
         "InEffect",
         _in_effect,
     ),
-    Endpoint(
+    _wish(
+        "wanted",
+        "Set the whole wanted state of a flow. It answers what changed.",
+        inputs.WantedState,
+        changes_to_wanted,
         method="PUT",
-        path=f"{_FLOW}/wanted",
-        summary="Set the whole wanted state of a flow. It answers what changed.",
-        body=inputs.WantedState,
-        answer="Changes",
-        run=_steering_handler(changes_to_wanted),
     ),
 )

@@ -129,8 +129,8 @@ class Leaders:
     async def _read(self, alias: str, target: _Target, flows: Sequence[FlowConfig]) -> None:
         begun = time.monotonic()
         try:
-            settings, problems = await self._workers.run(lambda: _by_settings(flows))
-            answers = await asyncio.gather(*(self._reports(*setting) for setting in settings))
+            targets, problems = await self._workers.run(lambda: _by_settings(flows))
+            answers = await asyncio.gather(*(self._reports(*each) for each in targets.items()))
         except TwinlogError as error:  # too many requests are waiting
             answers, problems = [], {str(flow.flow): error for flow in flows}
         if self._targets.get(alias) is not target:
@@ -162,12 +162,12 @@ class Leaders:
 
 def _by_settings(
     flows: Sequence[FlowConfig],
-) -> tuple[list[tuple[ClusterSettings, dict[str, bool]]], Problems]:
+) -> tuple[dict[ClusterSettings, dict[str, bool]], Problems]:
     """Group flows by connection settings, so that each group is queried together. Return (groups,
-    problems). `groups`: the settings of each group, and by flow, True if its leader writes reports.
+    problems). `groups`: by settings and flow, True if the flow's leader writes reports.
     `problems`: the errors of flows with unusable settings, such as while a key file is replaced.
     """
-    targets: list[tuple[ClusterSettings, dict[str, bool]]] = []
+    targets: dict[ClusterSettings, dict[str, bool]] = {}
     problems: Problems = {}
     for flow in flows:
         name, reports = str(flow.flow), bool(flow.status_interval_seconds)
@@ -175,11 +175,6 @@ def _by_settings(
             target = replace(flow_setup(flow).target, client_id="twinlog-rest")
         except TwinlogError as error:
             problems[name] = error
-            continue
-        for settings, names in targets:
-            if settings == target:
-                names[name] = reports
-                break
         else:
-            targets.append((target, {name: reports}))
+            targets.setdefault(target, {})[name] = reports
     return targets, problems

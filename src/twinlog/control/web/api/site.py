@@ -20,7 +20,7 @@ from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
 from twinlog.control.web.api import shown
 from twinlog.control.web.api.leaders import LeaderReport, Leaders
 from twinlog.control.web.current_config import CurrentConfig
-from twinlog.control.web.open_requests import RequestWorkers
+from twinlog.control.web.open_requests import RequestWorkers, retrieve_error
 from twinlog.control.web.problem import RequestRefused
 
 QUERY_INTERVAL_S: Final = 5.0
@@ -190,7 +190,7 @@ class Site:
         before, asking = self._asking.get(name, (None, None))
         if asking is None or asking.done() or before is not config:
             asking = asyncio.ensure_future(self._ask(name, config))
-            asking.add_done_callback(_retrieve_error)
+            asking.add_done_callback(retrieve_error)
             self._asking[name] = config, asking
         return asking
 
@@ -210,12 +210,6 @@ class Site:
         )
         self._asked[name] = parts
         return parts
-
-
-def _retrieve_error(asking: asyncio.Task[Parts]) -> None:
-    """Mark the error as retrieved for asyncio. The next request repeats the query."""
-    if not asking.cancelled():
-        asking.exception()
 
 
 NO_REPORT_YET: Final = LeaderReport(problem="its target has not answered yet")
