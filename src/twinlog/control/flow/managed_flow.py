@@ -481,7 +481,7 @@ class ManagedFlow:
             return
         old, self.setup = self.setup, self.successor
         self.successor = self.error = None
-        self.life.forget_replacement()
+        self.life.why -= {Step.REPLACED}
         self.trouble.forget()  # the new configuration may not have this problem
         self.tries.due_at = self.process.clock.monotonic()
         if not is_handed_on:

@@ -1,25 +1,10 @@
 """The life of a flow in one process: phases, and the steps between them.
 
-`-` does not change the phase. A step that is not in the row of a phase raises IllegalStep.
-
-| phase | meaning | steps |
-| --- | --- | --- |
-| WAITING | nothing runs; the next set-up is scheduled | tried SETTING_UP, replaced -, removed CLOSED, stopped LEFT |
-| SETTING_UP | a set-up runs in the background | led RUNNING, failed WAITING, given_up LEFT, replaced -, removed -, stopped LEFT |
-| RUNNING | its lanes copy, or are starting | paused PAUSED, offered HANDING_OVER, ends* ENDING |
-| PAUSED | it is led, and an operator has paused it | paused -, resumed RUNNING, ends* ENDING |
-| HANDING_OVER | its lanes copy until other standbys have left the group for the successor | kept RUNNING, handed_over ENDING, paused PAUSED, ends* ENDING |
-| ENDING | its lanes drain | rests RESTARTING, closes CLOSING, cut LEFT, ends* - |
-| RESTARTING | the end of its generation is being noted; then it is set up again | closed WAITING, cut CLOSED, replaced -, removed -, stopped - |
-| CLOSING | the end is being noted, and its group left | closed CLOSED, cut CLOSED, removed -, stopped - |
-| CLOSED | it was shut down cleanly, and has left its group | cut -, removed -, stopped - |
-| LEFT | it never ran, could not be set up, or its lanes did not drain in time; the process leaves its group at its end | led RUNNING, failed -, given_up -, replaced WAITING, removed CLOSED, cut -, stopped - |
-
-ends*: lost, promoted, done, replaced, removed, stopped. The reasons for an end are stored (`why`)
-until the flow is set up again. If a step cannot be followed immediately (during a set-up, or while
-an end is noted), it is followed directly after the set-up or the end. If a set-up completes after
-the end of the process (LEFT, led), the flow is shut down cleanly like any other.
-"""  # noqa: E501 (a table)
+The reasons for an end (`ENDS`) are stored until the flow is set up again. If a step cannot be
+followed immediately (during a set-up, or while an end is noted), it is followed directly after the
+set-up or the end. If a set-up completes after the end of the process (LEFT, led), the flow is shut
+down cleanly like any other.
+"""
 
 from __future__ import annotations
 
@@ -29,22 +14,34 @@ from typing import Final
 
 
 class Phase(StrEnum):
-    """The phase of a flow; see the table."""
+    """The phase of a flow; see `STEPS`."""
 
     WAITING = "waiting"
+    """Nothing runs; the next set-up is scheduled."""
     SETTING_UP = "setting up"
+    """A set-up runs in the background."""
     RUNNING = "running"
+    """Its lanes copy, or are starting."""
     PAUSED = "paused"
+    """It is led, and an operator has paused it."""
     HANDING_OVER = "handing over"
+    """Its lanes copy until other standbys have left the group for the successor."""
     ENDING = "ending"
+    """Its lanes drain."""
     RESTARTING = "restarting"
+    """The end of its generation is being noted; then it is set up again."""
     CLOSING = "closing"
+    """The end is being noted, and its group left."""
     CLOSED = "closed"
+    """It was shut down cleanly, and has left its group."""
     LEFT = "left"
+    """It never ran, could not be set up, or its lanes did not drain in time; the process leaves its
+    group at its end.
+    """
 
 
 class Step(StrEnum):
-    """An event in the life of a flow; see the table."""
+    """An event in the life of a flow; see `STEPS`."""
 
     TRIED = "tried"
     FAILED = "failed"
@@ -94,60 +91,37 @@ ENDS: Final = frozenset(
 )
 """Steps that are stored as reasons for an end."""
 
-_END_RUNS: Final = dict.fromkeys(ENDS - {Step.HANDED_OVER}, Phase.ENDING)
 _ANYWAY: Final = (Step.REPLACED, Step.REMOVED, Step.STOPPED)
 """Steps that can come at any time. If several came, they are followed in this order."""
 
 _ENDS_WHAT_WAS_UNDER_WAY: Final = frozenset({Step.LED, Step.FAILED, Step.GIVEN_UP, Step.CLOSED})
 
 STEPS: Final[Mapping[Phase, Mapping[Step, Phase]]] = {
-    Phase.WAITING: {
-        Step.TRIED: Phase.SETTING_UP,
-        Step.REPLACED: Phase.WAITING,
-        Step.REMOVED: Phase.CLOSED,
-        Step.STOPPED: Phase.LEFT,
-    },
-    Phase.SETTING_UP: {
-        Step.LED: Phase.RUNNING,
-        Step.FAILED: Phase.WAITING,
-        Step.GIVEN_UP: Phase.LEFT,
-        Step.REPLACED: Phase.SETTING_UP,
-        Step.REMOVED: Phase.SETTING_UP,
-        Step.STOPPED: Phase.LEFT,
-    },
-    Phase.RUNNING: _END_RUNS | {Step.PAUSED: Phase.PAUSED, Step.OFFERED: Phase.HANDING_OVER},
-    Phase.PAUSED: _END_RUNS | {Step.PAUSED: Phase.PAUSED, Step.RESUMED: Phase.RUNNING},
-    Phase.HANDING_OVER: _END_RUNS
-    | {
-        Step.KEPT: Phase.RUNNING,
-        Step.PAUSED: Phase.PAUSED,
-        Step.HANDED_OVER: Phase.ENDING,
-    },
-    Phase.ENDING: _END_RUNS
-    | {
-        Step.RESTS: Phase.RESTARTING,
-        Step.CLOSES: Phase.CLOSING,
-        Step.CUT: Phase.LEFT,
-    },
-    Phase.RESTARTING: dict.fromkeys(_ANYWAY, Phase.RESTARTING)
-    | {Step.CLOSED: Phase.WAITING, Step.CUT: Phase.CLOSED},
-    Phase.CLOSING: {
-        Step.CLOSED: Phase.CLOSED,
-        Step.CUT: Phase.CLOSED,
-        Step.REMOVED: Phase.CLOSING,
-        Step.STOPPED: Phase.CLOSING,
-    },
-    Phase.CLOSED: dict.fromkeys((Step.CUT, Step.REMOVED, Step.STOPPED), Phase.CLOSED),
-    Phase.LEFT: {
-        Step.LED: Phase.RUNNING,
-        Step.FAILED: Phase.LEFT,
-        Step.GIVEN_UP: Phase.LEFT,
-        Step.REPLACED: Phase.WAITING,
-        Step.REMOVED: Phase.CLOSED,
-        Step.CUT: Phase.LEFT,
-        Step.STOPPED: Phase.LEFT,
-    },
+    here: {
+        step: here if to == "-" else Phase[to]
+        for name, to in map(str.split, steps.split(", "))
+        for step in (ENDS - {Step.HANDED_OVER} if name == "ends*" else [Step[name.upper()]])
+    }
+    for here, steps in {
+        Phase.WAITING: "tried SETTING_UP, replaced -, removed CLOSED, stopped LEFT",
+        Phase.SETTING_UP: (
+            "led RUNNING, failed WAITING, given_up LEFT, replaced -, removed -, stopped LEFT"
+        ),
+        Phase.RUNNING: "paused PAUSED, offered HANDING_OVER, ends* ENDING",
+        Phase.PAUSED: "paused -, resumed RUNNING, ends* ENDING",
+        Phase.HANDING_OVER: "kept RUNNING, handed_over ENDING, paused PAUSED, ends* ENDING",
+        Phase.ENDING: "rests RESTARTING, closes CLOSING, cut LEFT, ends* -",
+        Phase.RESTARTING: "closed WAITING, cut CLOSED, replaced -, removed -, stopped -",
+        Phase.CLOSING: "closed CLOSED, cut CLOSED, removed -, stopped -",
+        Phase.CLOSED: "cut -, removed -, stopped -",
+        Phase.LEFT: (
+            "led RUNNING, failed -, given_up -, replaced WAITING, removed CLOSED, cut -, stopped -"
+        ),
+    }.items()
 }
+"""The phase after each step. In the text, `-` does not change the phase, and `ends*` stands for all
+ends except handed_over. A step that is not listed for a phase raises IllegalStep.
+"""
 
 LED: Final = frozenset({Phase.RUNNING, Phase.PAUSED, Phase.HANDING_OVER, Phase.ENDING})
 """Phases in which the flow has an active run."""
@@ -186,10 +160,6 @@ class Life:
                 if end in self.why:  # `end` came before `step` was done
                     self.take(end)
         return self.phase
-
-    def forget_replacement(self) -> None:
-        """Record that the new configuration is in use."""
-        self.why -= {Step.REPLACED}
 
     @property
     def is_over(self) -> bool:
