@@ -74,5 +74,23 @@ class GrowingPause:
         self.failures, self._next_s = 0, 0.0
 
 
+@dataclass(slots=True, kw_only=True)
+class Attempts(GrowingPause):
+    """Schedules the next attempt after each failure."""
+
+    clock: Clock
+    _due_at: float = 0.0
+
+    @property
+    def is_due(self) -> bool:
+        return self.clock.monotonic() >= self._due_at
+
+    def on_failure(self) -> float:
+        """Count a failure. Return the seconds until the next attempt."""
+        pause_s = self.next_s()
+        self._due_at = self.clock.monotonic() + pause_s
+        return pause_s
+
+
 CLOCK: Final = Clock()
 """The clocks of this machine."""

@@ -287,11 +287,14 @@ class Driver:
         self.has_spark = True
         self._stubs: list[LaneStub] = []
         self.map_readings: list[Callable[[Maps], None]] = []
+        self.map_failures: list[Callable[[TwinlogError], None]] = []
         self.maps = Maps({}, {}, 1)
         self.reads_map = True
         self.run = FlowRun(
             name="A->B",
-            host=self,
+            start_lease=self.start_lease,
+            has_spark=lambda: self.has_spark,
+            read_map=self.read_map,
             work=work_of(),
             generation=3,
             plans=plans,
@@ -309,7 +312,7 @@ class Driver:
 
     # -- the host
 
-    def start_lease(self, flow: FlowRun, lanes: int) -> tuple[int, JobStub]:
+    def start_lease(self, lanes: int) -> tuple[int, JobStub]:
         self.jobs.append(JobStub())
         return len(self.jobs), self.jobs[-1]
 
@@ -327,11 +330,14 @@ class Driver:
         )
         self.maps = Maps(fold(rows), {}, 1)
 
-    def read_map(self, flow: FlowRun, then: Callable[[Maps], None]) -> None:
+    def read_map(
+        self, then: Callable[[Maps], None], otherwise: Callable[[TwinlogError], None]
+    ) -> None:
         if self.reads_map:
             then(self.maps)
         else:
             self.map_readings.append(then)
+            self.map_failures.append(otherwise)
 
     # -- actions of a test
 

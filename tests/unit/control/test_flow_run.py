@@ -500,7 +500,7 @@ def test_unreadable_map_delays_only_cold_starts() -> None:
     driver.run.tick()
     driver.lanes_of(1)
     assert len(driver.map_readings) == 1
-    driver.run.on_map_failed(Disconnected("B: the broker closed the connection"))
+    driver.map_failures[-1](Disconnected("B: the broker closed the connection"))
     failures = {one.failure.code for one in driver.run.partitions.values() if one.failure}
     assert failures == {"DISCONNECTED"}
     driver.run.tick()

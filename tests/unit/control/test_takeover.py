@@ -13,7 +13,9 @@ from twinlog.codes import Trait, with_trait
 from twinlog.config.flow.start import Starts
 from twinlog.control.lanes.lanes import Lane
 from twinlog.control.lanes.partitions import LaneKey, Partition, Placement
-from twinlog.control.running.flow_run import FlowRun, Host
+from twinlog.control.running.flow_run import FlowRun
+from twinlog.control.running.giving import ReadMap
+from twinlog.control.running.run_leases import StartLease
 from twinlog.lane.messages import Troubled
 from twinlog.mirror.plan import PartitionPlan
 from twinlog.model import StartKind, TopicId, TopicPartition
@@ -36,7 +38,9 @@ def after(code: str, *, clean: bool) -> Partition:
     """
     run = FlowRun(
         name="A->B",
-        host=cast("Host", None),  # not needed, because nothing is started
+        start_lease=cast("StartLease", None),  # not needed, because nothing is started
+        has_spark=lambda: False,
+        read_map=cast("ReadMap", None),
         work=work_of(),
         generation=1,
         plans=[PLAN],

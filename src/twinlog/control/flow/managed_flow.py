@@ -51,10 +51,8 @@ from twinlog.mirror.state.intents import FlowIntents
 from twinlog.mirror.state.published import PublishedEvents
 from twinlog.quantities import duration, plural
 from twinlog.spark.application import TransformsApplication
-from twinlog.survey.replica import Maps
 
-# The duties of a led flow, in the order in which `--once` runs their last rounds. Also the view of
-# the flow that duties get.
+# The duties of a led flow, in the order in which `--once` runs their last rounds.
 
 CLAIMS_WITHIN_S: Final = 5.0
 """Timeout of a duty's read of the state topic before each change, in seconds."""
@@ -288,7 +286,9 @@ class ManagedFlow:
             transforms.tick(())  # starts the Spark of the transforms while that of the lanes starts
         run = FlowRun(
             name=setup.name,
-            host=RunHost(process, prepared.read_map),
+            start_lease=lambda lanes: process.start_lease(run, lanes),
+            has_spark=lambda: process.can_lead,
+            read_map=partial(process.background, prepared.map_reader.read),
             work=prepared.work,
             generation=prepared.generation,
             plans=prepared.plans,
@@ -582,13 +582,15 @@ class Process(Protocol):
 
     clock: Clock
     once: bool
-    background: InBackground
     synced: SyncedOffsets
     events: Callable[[str], PublishedEvents | None]
     """Returns recent events of a flow, for other hosts, or None if events are not stored."""
 
     spark_waits: Callable[[], TwinlogError | None]
     """Returns why Spark has no executor, or None if it has one."""
+
+    @property
+    def background(self) -> InBackground: ...
 
     @property
     def can_lead(self) -> bool:
@@ -608,21 +610,3 @@ class Process(Protocol):
 
     def ask(self, question: Callable[[], T]) -> T:
         """Return what `question` returns in the supervisor's thread. Raises Disconnected."""
-
-
-@dataclass(frozen=True, slots=True)
-class RunHost:
-    """The interface of the process for one run."""
-
-    process: Process
-    reads: Callable[[], Maps]
-
-    @property
-    def has_spark(self) -> bool:
-        return self.process.can_lead
-
-    def start_lease(self, flow: FlowRun, lanes: int) -> tuple[int, Job]:
-        return self.process.start_lease(flow, lanes)
-
-    def read_map(self, flow: FlowRun, then: Callable[[Maps], None]) -> None:
-        self.process.background(self.reads, then, flow.on_map_failed)

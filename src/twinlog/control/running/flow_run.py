@@ -9,24 +9,20 @@ other threads, and its result arrives as a call.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Final, Protocol
+from dataclasses import dataclass
+from typing import Final
 
 from msgspec import structs
 
 from twinlog.channel.server import Peer
-from twinlog.clock import CLOCK, Clock
 from twinlog.codes import Trait, has
-from twinlog.config.flow.start import Starts
-from twinlog.config.flow.transforms import NO_NAMES
-from twinlog.config.regex.patterns import NamePattern
-from twinlog.control.lanes.lanes import Job, Lane
-from twinlog.control.lanes.pacing import Pacer
+from twinlog.control.lanes.lanes import Lane
 from twinlog.control.lanes.partitions import UNREACHABLE, Partition, Placement
 from twinlog.control.lanes.wanted import continue_from, hold_back, replan
-from twinlog.control.running.flow_transforms import UNAVAILABLE, FlowTransforms
-from twinlog.control.running.giving import Assigner
+from twinlog.control.running.flow_transforms import UNAVAILABLE
+from twinlog.control.running.giving import Assigner, ReadMap
 from twinlog.control.running.lane_use import LaneUse
-from twinlog.control.running.run_leases import RunLeases
+from twinlog.control.running.run_leases import RunLeases, StartLease
 from twinlog.control.running.run_state import RunState
 from twinlog.errors import TwinlogError
 from twinlog.lane.messages import (
@@ -36,86 +32,58 @@ from twinlog.lane.messages import (
     Released,
     ReleasedPartition,
     Troubled,
-    Work,
 )
 from twinlog.mirror.plan import PartitionPlan
 from twinlog.mirror.state.intents import FlowIntents
 from twinlog.model import TopicPartition
 from twinlog.shown import without_secrets
 from twinlog.spark.application import RecordSkipped
-from twinlog.survey.replica import Maps
 
 ONCE_GIVES_UP_S: Final = 60.0
 
 
-class Host(Protocol):
-    """The process as a run sees it: Spark, and threads for blocking work."""
-
-    @property
-    def has_spark(self) -> bool:
-        """Return True if Spark has an application, so that a lease can start."""
-
-    def start_lease(self, flow: FlowRun, lanes: int) -> tuple[int, Job]:
-        """Start a Spark job with this many lanes. Return its number in this process and the job."""
-
-    def read_map(self, flow: FlowRun, then: Callable[[Maps], None]) -> None:
-        """Read the offset map to its end, then call `then` in the supervisor's thread."""
-
-
+@dataclass(kw_only=True, eq=False, repr=False)
 class FlowRun(RunState):
     """One flow in one generation, as its process runs it."""
 
-    def __init__(  # noqa: PLR0913 (all of it is known at once, by name)
-        self,
-        *,
-        name: str,
-        host: Host,
-        work: Work,
-        generation: int,
-        plans: Iterable[PartitionPlan],
-        lane_count: Callable[[int, bool], int],
-        lease_s: float,
-        first_change_s: float,
-        start: Starts,
-        once: bool,
-        clean: bool,
-        pacer: Pacer | None = None,
-        transforms: FlowTransforms | None = None,
-        untransformed: NamePattern = NO_NAMES,
-        clock: Clock = CLOCK,
-    ) -> None:
-        super().__init__(
-            name=name, work=work, generation=generation, start=start,
-            once=once, clean=clean, pacer=pacer, transforms=transforms,
-            untransformed=untransformed, clock=clock,
-        )  # fmt: skip
-        self.lost_topics_at: float | None = None
-        """Monotonic time at which a discovery last missed a topic (deleted, or hidden)."""
-        self.finished_at: float | None = None
+    plans: Iterable[PartitionPlan]
+    """The partitions to copy, by the last discovery."""
+    start_lease: StartLease
+    has_spark: Callable[[], bool]
+    """Returns True if Spark has an application, so that a lease can start."""
+    read_map: ReadMap
+    lane_count: Callable[[int, bool], int]
+    lease_s: float
+    first_change_s: float
+    lost_topics_at: float | None = None
+    """Monotonic time at which a discovery last missed a topic (deleted, or hidden)."""
+    finished_at: float | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
         self._leases = RunLeases(
             self,
-            lambda lanes: host.start_lease(self, lanes),
-            lambda: host.has_spark,
-            lane_count,
-            lease_s=lease_s,
-            first_change_s=first_change_s,
+            self.start_lease,
+            self.has_spark,
+            self.lane_count,
+            lease_s=self.lease_s,
+            first_change_s=self.first_change_s,
         )
-        self._assigner = Assigner(self, lambda then: host.read_map(self, then))
+        self._assigner = Assigner(self, self.read_map)
         self._lane_use = LaneUse(self)
         self._reports = LaneReports(self)
-        self._discovered: tuple[PartitionPlan, ...] = ()
-        self.set_plans(plans)
+        self.set_plans(self.plans)
 
     # -- plans and intents
 
     def set_plans(self, plans: Iterable[PartitionPlan]) -> None:
         """Apply the result of a discovery: start new partitions, release missing ones."""
-        self._discovered = tuple(plans)
+        self.plans = tuple(plans)
         self.awaits_plans = False
         self._replan()
 
     def _replan(self) -> None:
-        leaving = replan(self.partitions, self._discovered, self.intents, self._new_partition)
+        leaving = replan(self.partitions, self.plans, self.intents, self._new_partition)
         if any(not partition.is_wanted for partition in leaving):
             self.lost_topics_at = self.clock.monotonic()
         self.release(leaving)
@@ -206,7 +174,7 @@ class FlowRun(RunState):
                 return
             case Ready():
                 lane.ready(message, self.clock.monotonic())
-                self._leases.retry.on_success()
+                self._leases.attempts.reset()
                 if self.copying_since is None:
                     self.copying_since = self.clock.monotonic()
                 self.tick()
@@ -235,10 +203,6 @@ class FlowRun(RunState):
             "record %d %s, because a transform fails for it: %s [%s]",
             skipped.offset, where, skipped.text, code, partition=tp, code=code,
         )  # fmt: skip
-
-    def on_map_failed(self, error: TwinlogError) -> None:
-        """Handle a failed read of the map."""
-        self._assigner.on_map_failed(error)
 
 
 class LaneReports:

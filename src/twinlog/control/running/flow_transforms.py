@@ -19,7 +19,7 @@ from functools import partial
 from typing import Final
 
 from twinlog.channel.frames import ChannelAddress
-from twinlog.clock import CLOCK, Clock, GrowingPause
+from twinlog.clock import CLOCK, Attempts, Clock
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.errors import CorruptData, Fate, TwinlogError
 from twinlog.flow_log import FlowLog
@@ -68,8 +68,8 @@ class FlowTransforms:
         self._call, self._on_skipped, self._log, self._clock = call, on_skipped, log, clock
         self._application: TransformsApplication | None = None
         self._ports: frozenset[ChannelAddress] = frozenset()
-        self._pause = GrowingPause(first_s=FIRST_PAUSE_S, most_s=MOST_PAUSE_S)
-        self._next_at = self._began = 0.0
+        self._attempts = Attempts(clock=clock, first_s=FIRST_PAUSE_S, most_s=MOST_PAUSE_S)
+        self._began = 0.0
         self._unanswered = ""
         """Why `on_unanswered` has ended the application, or an empty text."""
         self._lock = threading.Lock()
@@ -78,7 +78,7 @@ class FlowTransforms:
 
     def tick(self, ports: Iterable[ChannelAddress]) -> None:
         """Start the application if it does not run, and connect it to exactly these lanes."""
-        if self._application is None and self._clock.monotonic() >= self._next_at:
+        if self._application is None and self._attempts.is_due:
             self._start()
         elif self._application is not None and self._is_late:
             self._application.kill()  # the thread of the application reports its end
@@ -146,7 +146,7 @@ class FlowTransforms:
             self.is_ready, self.problem = True, None
             self._log.news("the application of the transforms is ready")
         elif isinstance(message, FirstRangeAnswered):
-            self._pause.reset()
+            self._attempts.reset()
         elif isinstance(message, RecordSkipped):
             self._on_skipped(message)
 
@@ -162,8 +162,7 @@ class FlowTransforms:
         `--once`.
         """
         self._application, self.is_ready = None, False
-        pause_s = self._pause.next_s()
-        self._next_at = self._clock.monotonic() + pause_s
+        pause_s = self._attempts.on_failure()
         text = f"the application of the transforms does not run: {why}"
         self.problem = TwinlogError(text, code=UNAVAILABLE, fate=fate)
         self._log.warning("%s; starting it again in %.0f s", self.problem, pause_s)

@@ -69,9 +69,8 @@ from __future__ import annotations
 import itertools
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 
-from twinlog.clock import CLOCK, Clock, GrowingPause
+from twinlog.clock import Attempts
 from twinlog.control.lanes.lanes import spread_over_lanes
 from twinlog.control.lanes.partitions import RETRY_FAILED_S, Partition, Placement
 from twinlog.control.lanes.takes import (
@@ -89,16 +88,27 @@ from twinlog.mirror.map.offset_map import PartitionKey, PartitionMap, Term
 from twinlog.model import TopicPartition
 from twinlog.survey.replica import Maps
 
+log = logging.getLogger(__name__)
+
+ReadMap = Callable[[Callable[[Maps], None], Callable[[TwinlogError], None]], None]
+"""Reads the offset map to its end in another thread. Then calls the first callback with the map, or
+the second one with the error, in the supervisor's thread.
+"""
+
 
 class Assigner:
     """Gives the partitions of one run to its lanes."""
 
-    def __init__(self, run: RunState, read_map: Callable[[Callable[[Maps], None]], None]) -> None:
-        """`read_map` reads the map to its end in another thread, and passes it to a callback."""
+    def __init__(self, run: RunState, read_map: ReadMap) -> None:
         self._run = run
         self._read_map = read_map
         self._starts = itertools.count()
-        self._map = MapRetry(flow=run.name, clock=run.clock)
+        self._reads = Attempts(clock=run.clock, first_s=0.5, most_s=RETRY_FAILED_S)
+        """The reads of the map. Failures and recoveries are logged."""
+        self._is_reading = False
+        self._read_at = 0.0
+        """Monotonic time at which the last read began. Its result may lack rows written later."""
+        self._read_problem = ""
 
     def assign(self, now: float) -> None:
         """Give due partitions to ready lanes. Before cold starts, read the map."""
@@ -106,9 +116,9 @@ class Assigner:
         if not self._run.lanes_in_use or self._lanes_have_all():
             return
         self.assign_handed(self._run.partitions.values(), now)
-        if self._map.is_due and self._cold_partitions():
-            self._map.begin()
-            self._read_map(self._on_map)
+        if not self._is_reading and self._reads.is_due and self._cold_partitions():
+            self._is_reading, self._read_at = True, self._run.clock.monotonic()
+            self._read_map(self._on_map, self._on_map_failed)
 
     def assign_handed(self, partitions: Iterable[Partition], now: float) -> None:
         """Give ready lanes those of these partitions that are due and were handed over. At a change
@@ -116,9 +126,15 @@ class Assigner:
         """
         self._give(self._due((p for p in partitions if p.handed is not None), now), {})
 
-    def on_map_failed(self, error: TwinlogError) -> None:
+    def _on_map_failed(self, error: TwinlogError) -> None:
         """Note a failed read of the map on the partitions that wait for it, and retry later."""
-        self._map.on_failure(error)
+        self._is_reading = False
+        self._reads.on_failure()
+        if error.code != self._read_problem:
+            self._read_problem = error.code
+            FlowLog(log, self._run.name).warning(
+                "the offset map cannot be read: %s; trying again", error
+            )
         self._run.errors[error.code] += 1
         for partition in self._cold_partitions():
             fail_without_map(partition, error)
@@ -153,20 +169,24 @@ class Assigner:
         return self._due(cold, self._run.clock.monotonic())
 
     def _on_map(self, maps: Maps) -> None:
-        self._map.on_success()
+        self._is_reading = False
+        self._reads.reset()
+        if self._read_problem:
+            FlowLog(log, self._run.name).news("the offset map can be read again")
+            self._read_problem = ""
         run = self._run
         if run.is_stopping or not run.lanes_in_use:
             return
         cold = []
         for partition in self._cold_partitions():
-            if partition.left_at > self._map.began:
+            if partition.left_at > self._read_at:
                 # the partition's former lane may have written rows during this read; the next read
                 # has them
                 continue
             if (error := maps.problem(partition.plan.source)) is not None:
                 run.errors[error.code] += 1
                 fail_without_map(partition, error)
-            elif not put_off(partition, maps, self._map.began):
+            elif not put_off(partition, maps, self._read_at):
                 cold.append(partition)
         kept = transformed_as_before(cold, run.partitions.values(), maps, run.untransformed)
         self._give(may_begin(kept, maps, run.name), maps)
@@ -185,66 +205,21 @@ class Assigner:
             lane = lanes[key]
             takes = []
             for partition in part:
+                plan = partition.plan
                 if partition.handed is None:
                     partition.term = Term(run.generation, next(self._starts))
-                of_topic = by_topic.get(partition.plan.source.topic, {})
-                takes.append(take_of(partition, of_topic, run.start_of(partition.plan), most_runs))
-                partition.placement, partition.last_plan = Placement.ASSIGNED, partition.plan
+                of_topic = by_topic.get(plan.source.topic, {})
+                start = run.start.at(plan.source, is_new=plan.is_new)
+                takes.append(take_of(partition, of_topic, start, most_runs))
+                partition.placement, partition.last_plan = Placement.ASSIGNED, plan
                 partition.lane = lane.key
                 partition.handed = None
                 partition.progress, partition.is_seen = None, False
-                lane.partitions[partition.plan.source] = partition
+                lane.partitions[plan.source] = partition
             for message in in_messages(takes):
                 lane.peer.send(message)
         if run.pacer is not None:
             run.pacer.recompute_soon()
-
-
-log = logging.getLogger(__name__)
-
-
-@dataclass(slots=True, kw_only=True)
-class MapRetry:
-    """Decides when one flow's map is read again after a failure. Logs failures and recoveries."""
-
-    flow: str
-    clock: Clock = CLOCK
-    is_reading: bool = False
-    began: float = 0.0
-    """Monotonic time at which the read began. Rows written later may be missing from its result."""
-    _next_at: float = 0.0
-    _pause: GrowingPause = field(
-        default_factory=lambda: GrowingPause(first_s=0.5, most_s=RETRY_FAILED_S)
-    )
-    _problem: str = ""
-
-    @property
-    def is_due(self) -> bool:
-        """Return True if no read is running and the pause is over."""
-        return not self.is_reading and self.clock.monotonic() >= self._next_at
-
-    def begin(self) -> None:
-        """Note that a read begins."""
-        self.is_reading, self.began = True, self.clock.monotonic()
-
-    def on_failure(self, error: TwinlogError) -> None:
-        """Note a failed read, and the time of the next one."""
-        self.is_reading = False
-        self._next_at = self.clock.monotonic() + self._pause.next_s()
-        if error.code != self._problem:
-            self._problem = error.code
-            FlowLog(log, self.flow).warning(
-                "the offset map cannot be read: %s; trying again", error
-            )
-
-    def on_success(self) -> None:
-        """Note a successful read."""
-        self.is_reading = False
-        self._next_at = 0.0
-        self._pause.reset()
-        if self._problem:
-            FlowLog(log, self.flow).news("the offset map can be read again")
-            self._problem = ""
 
 
 def fail_without_map(partition: Partition, error: TwinlogError) -> None:

@@ -43,11 +43,10 @@ engine and Arrow use memory and CPU that a lane does not need (ADR 8).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Final
 
 from twinlog.channel.server import Peer
-from twinlog.clock import Clock, GrowingPause
+from twinlog.clock import Attempts
 from twinlog.control.lanes.lanes import (
     HELLO_WITHIN_S,
     WARM_UP_TIMEOUT_S,
@@ -62,23 +61,30 @@ from twinlog.errors import TwinlogError
 from twinlog.lane import late_requests
 from twinlog.lane.messages import EndLane
 
+LEASE_RETRY_S: Final = 4.0
+MAX_LEASE_RETRY_S: Final = 30.0
 ONCE_LEASE_TRIES: Final = 3
 """With `--once`: attempts to start a lease before the partitions fail."""
+
+
+StartLease = Callable[[int], tuple[int, Job]]
+"""Starts a Spark job with this number of lanes. Returns the lease's number in this process, and the
+job.
+"""
 
 
 class RunLeases:
     def __init__(
         self,
         run: RunState,
-        start: Callable[[int], tuple[int, Job]],
+        start: StartLease,
         has_spark: Callable[[], bool],
         lane_count: Callable[[int, bool], int],
         *,
         lease_s: float,
         first_change_s: float,
     ) -> None:
-        """`start` starts a Spark job with a number of lanes, and returns the lease's number and the
-        job. It is not called while `has_spark` returns False. `lane_count` gets the number of
+        """`start` is not called while `has_spark` returns False. `lane_count` gets the number of
         partitions and whether their traffic is light, and returns a number of lanes.
         """
         self._run = run
@@ -91,7 +97,8 @@ class RunLeases:
         """Seconds from the start of a lease to the start of the next lease. The first time differs
         by flow, so that flows do not renew their leases at the same moment.
         """
-        self.retry = LeaseRetry(clock=run.clock)
+        # a Spark job without a ready lane is likely to fail again, so the pause grows
+        self.attempts = Attempts(clock=run.clock, first_s=LEASE_RETRY_S, most_s=MAX_LEASE_RETRY_S)
 
     def tick(self, now: float) -> None:
         """Do what is due: start the next lease, make it current, or retire the previous lease."""
@@ -124,7 +131,7 @@ class RunLeases:
         )
         if lasts and (now < self._next_change or run.once):
             return
-        if self.retry.is_due and run.partitions and self._has_spark():
+        if self.attempts.is_due and run.partitions and self._has_spark():
             size = max(1, self._lane_count(len(run.partitions), run.uses_one_lane))
             number, job = self._start(size)
             lease = Lease(
@@ -190,9 +197,9 @@ class RunLeases:
         """
         run = self._run
         run.log.warning("a lease ended early: %s", error)
-        self.retry.on_failure()
+        self.attempts.on_failure()
         run.errors[error.code] += 1
-        if run.once and self.retry.failures >= ONCE_LEASE_TRIES:
+        if run.once and self.attempts.failures >= ONCE_LEASE_TRIES:
             for partition in run.partitions.values():
                 if partition.placement is Placement.PENDING:
                     partition.note_failure(error.code, error.message, retriable=False)
@@ -253,35 +260,3 @@ class RunLeases:
                     self._run.log.warning("lane %s is given up: it is silent", lane.key)
                     lease.fell_silent = True
                     self.on_gone(lane)
-
-
-MAX_LEASE_RETRY_S: Final = 30.0
-
-
-@dataclass(slots=True, kw_only=True)
-class LeaseRetry:
-    """Decides when a flow's next lease starts after a failure. A Spark job without a ready lane is
-    likely to fail again, so the pause grows.
-    """
-
-    clock: Clock
-    _next: float = 0.0
-    _pause: GrowingPause = field(
-        default_factory=lambda: GrowingPause(first_s=4.0, most_s=MAX_LEASE_RETRY_S)
-    )
-
-    @property
-    def failures(self) -> int:
-        """Number of failures since a lane was ready."""
-        return self._pause.failures
-
-    def on_failure(self) -> None:
-        self._next = self.clock.monotonic() + self._pause.next_s()
-
-    def on_success(self) -> None:
-        """Note that a lane is ready. The pause after the next failure is short again."""
-        self._pause.reset()
-
-    @property
-    def is_due(self) -> bool:
-        return self.clock.monotonic() >= self._next

@@ -7,9 +7,11 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 
-from twinlog.clock import Clock
+from twinlog.clock import CLOCK, Clock
 from twinlog.config.flow.start import Starts
+from twinlog.config.flow.transforms import NO_NAMES
 from twinlog.config.regex.patterns import NamePattern
 from twinlog.control.lanes.lanes import Lane, Lease, LeaseState
 from twinlog.control.lanes.pacing import Pacer
@@ -19,62 +21,55 @@ from twinlog.control.watch.latency import SpreadWindow
 from twinlog.flow_log import FlowLog
 from twinlog.lane import late_requests
 from twinlog.lane.messages import Release, Work
-from twinlog.mirror.plan import PartitionPlan
 from twinlog.mirror.state.intents import FlowIntents
-from twinlog.model import StartAt, TopicPartition
+from twinlog.model import TopicPartition
 
 log = logging.getLogger(__name__)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class RunState:
     """The state of a run. Used in the supervisor's thread only."""
 
-    def __init__(  # noqa: PLR0913 (all of it is known at once, by name)
-        self,
-        *,
-        name: str,
-        work: Work,
-        generation: int,
-        start: Starts,
-        once: bool,
-        clean: bool,
-        pacer: Pacer | None,
-        transforms: FlowTransforms | None,
-        untransformed: NamePattern,
-        clock: Clock,
-    ) -> None:
-        self.name = name
-        self.clock = clock
-        self.log = FlowLog(log, name)
-        self.work = work
-        self.generation = generation
-        self.once = once
-        self.partitions: dict[TopicPartition, Partition] = {}
-        self.leases: list[Lease] = []
-        self.errors: Counter[str] = Counter()  # number of occurrences of each code
-        self.lane_cpu_ms, self.spread = 0, SpreadWindow()
-        self.received_bytes = self.sent_bytes = 0  # by all lanes of the run
-        self.pacer = pacer  # None: the flow has no byte budget
-        self.transforms = transforms  # None: the flow has no transforms
-        self.untransformed = untransformed
-        """Topics that are copied unchanged on purpose, although they were transformed."""
-        self.is_stopping = False
-        self.wants_discovery = False  # True if topics must be read again before the next interval
-        self.copying_since: float | None = None  # None while Spark is starting
-        self.uses_one_lane = False  # whether the other lanes get no partitions (`lane_use`)
-        self.intents = FlowIntents()  # operators' intents for the flow
-        self.hold_reason = ""
-        """Why partitions that have not run yet must not start (unreadable intents), or empty."""
-        self.awaits_plans = False
-        """Whether no partition starts before the next discovery, because the flow was paused during
-        its set-up.
-        """
-        self._start = start
-        # unless the former process shut down cleanly, its lanes may still send until
-        # `old_lanes_until`, and their requests may arrive until `late_requests_until`
+    name: str
+    work: Work
+    generation: int
+    start: Starts
+    """Where the copy of a partition begins if nothing of it was copied yet."""
+    once: bool
+    clean: bool
+    """Whether the former process shut down cleanly. If not, its lanes may still send until
+    `old_lanes_until`, and their requests may arrive until `late_requests_until`.
+    """
+    pacer: Pacer | None = None  # None: the flow has no byte budget
+    transforms: FlowTransforms | None = None  # None: the flow has no transforms
+    untransformed: NamePattern = NO_NAMES
+    """Topics that are copied unchanged on purpose, although they were transformed."""
+    clock: Clock = CLOCK
+    partitions: dict[TopicPartition, Partition] = field(default_factory=dict)
+    leases: list[Lease] = field(default_factory=list)
+    errors: Counter[str] = field(default_factory=Counter)  # number of occurrences of each code
+    spread: SpreadWindow = field(default_factory=SpreadWindow)
+    lane_cpu_ms: int = 0
+    received_bytes: int = 0  # by all lanes of the run
+    sent_bytes: int = 0
+    is_stopping: bool = False
+    wants_discovery: bool = False  # True if topics must be read again before the next interval
+    copying_since: float | None = None  # None while Spark is starting
+    uses_one_lane: bool = False  # whether the other lanes get no partitions (`lane_use`)
+    intents: FlowIntents = field(default_factory=FlowIntents)  # operators' intents for the flow
+    hold_reason: str = ""
+    """Why partitions that have not run yet must not start (unreadable intents), or empty."""
+    awaits_plans: bool = False
+    """Whether no partition starts before the next discovery, because the flow was paused during its
+    set-up.
+    """
+
+    def __post_init__(self) -> None:
+        self.log = FlowLog(log, self.name)
         now, silence_s = self.clock.monotonic(), late_requests.SILENCE_MS / 1000
-        self.late_requests_until = now + (0.0 if clean else late_requests.wait_s())
-        self.old_lanes_until = now + (0.0 if clean else silence_s)
+        self.late_requests_until = now + (0.0 if self.clean else late_requests.wait_s())
+        self.old_lanes_until = now + (0.0 if self.clean else silence_s)
 
     @property
     def current(self) -> Lease | None:
@@ -101,10 +96,6 @@ class RunState:
     def lanes(self) -> list[Lane]:
         """All lanes of all leases."""
         return [lane for lease in self.leases for lane in lease.lanes.values()]
-
-    def start_of(self, plan: PartitionPlan) -> StartAt:
-        """Return where the copy of a partition begins if nothing of it was copied yet."""
-        return self._start.at(plan.source, is_new=plan.is_new)
 
     def release(self, partitions: Iterable[Partition]) -> None:
         """Request these partitions back from their lanes."""
