@@ -19,7 +19,6 @@ from tests.support.eventually import eventually
 from tests.support.properties import flow_of, loader
 from twinlog.codes import FlowState, PartitionState
 from twinlog.config.flow.schema import FlowConfig
-from twinlog.config.flow.start import Starts
 from twinlog.control.flow import managed_flow
 from twinlog.control.flow.flow_setup import FlowSetup, PreparedFlow
 from twinlog.control.flow.managed_flow import ONCE_GIVES_UP_S, ManagedFlow
@@ -34,7 +33,6 @@ from twinlog.control.process.reload import Reloader, ReloadResult
 from twinlog.control.process.supervisor import STOP_WITHIN_S, Calls, Supervisor
 from twinlog.errors import ConfigError, Disconnected, Fate, TwinlogError, Unreachable, UsageError
 from twinlog.mirror.state.intents import FlowIntents, Intent, IntentKind, flow_intents
-from twinlog.model import StartKind
 from twinlog.survey.state_reader import StateNews
 
 AWAY = Unreachable("cluster A cannot be reached")
@@ -61,7 +59,6 @@ class Prepared:
     clean = True
     problems: tuple[object, ...] = ()
     source_topics = frozenset({"orders"})
-    start = Starts.everywhere(StartKind.EARLIEST)
     map_reader = SimpleNamespace(read=dict)
     lost_lead = False
 
@@ -78,9 +75,6 @@ class Prepared:
 
     def news_at_hand(self) -> None:
         return None
-
-    def read_map(self) -> dict[object, object]:
-        return {}
 
     def discover(self) -> list[Any]:
         return self.plans
@@ -123,8 +117,6 @@ class Setup:
     membership = None
     handed = None
     adopts = None
-    refresh_enabled = False
-    refresh_s = 600.0
 
     def __init__(self, config: FlowConfig, *outcomes: TwinlogError | None) -> None:
         self.config = config

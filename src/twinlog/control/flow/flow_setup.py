@@ -21,22 +21,22 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.client import API_TIMEOUT_S, ClusterClient
 from twinlog.cluster.groups.membership import Membership
 from twinlog.cluster.logs.producers import init_producer_id
 from twinlog.cluster.logs.raw_log import produce_batch
 from twinlog.cluster.net.metadata import Operation
+from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.cluster.topics.cluster_info import producer_expiry
 from twinlog.cluster.topics.internal_log import ensure_compacted_topic
 from twinlog.cluster.topics.topic_admin import ensure_permanent_topic
 from twinlog.config.flow.offset_storage import OffsetStorage
-from twinlog.config.flow.start import Starts
+from twinlog.config.flow.schema import FlowConfig, PolicyKind
 from twinlog.control.adopt.adoption import TakeOver
 from twinlog.control.duties.acl_sync import acls_of_new
 from twinlog.control.duties.handed_topics import HandedTopics
 from twinlog.control.flow.noted_transforms import note_transforms, with_noted_transforms
 from twinlog.control.leading.claims import FlowClaims
-from twinlog.control.leading.ends import FlowClients, FlowClusters
 from twinlog.control.leading.lead import (
     Fenced,
     SetupWaiting,
@@ -52,7 +52,12 @@ from twinlog.flow_log import FlowLog
 from twinlog.lane import late_requests
 from twinlog.lane.messages import Work
 from twinlog.mirror.map.offset_map import MAP_PARTITIONS
-from twinlog.mirror.names.naming import STATE_TOPIC, dead_letter_topic, map_topic_of
+from twinlog.mirror.names.naming import (
+    STATE_TOPIC,
+    ReplicationPolicy,
+    dead_letter_topic,
+    map_topic_of,
+)
 from twinlog.mirror.plan import PartitionPlan
 from twinlog.mirror.state.copies import MappedCopies
 from twinlog.mirror.state.generations import OF_PRODUCERS, Claim, fan_producers, producer_row
@@ -63,7 +68,6 @@ from twinlog.survey.discovery import Discovery, TopicProblem, discover
 from twinlog.survey.ends import with_ends
 from twinlog.survey.map_reader import MapReader, lacks_map, require_nothing_copied
 from twinlog.survey.newcomers import TopicSurveys
-from twinlog.survey.replica import Maps
 from twinlog.survey.rights import denied_error, is_permitted
 from twinlog.survey.state_reader import StateNews, StateReader, has_state, state_rows, with_rows
 from twinlog.wire.record_batch import Codec
@@ -138,6 +142,84 @@ def _assign_producer_ids(target: ClusterClient, flow: str, ids: dict[int, int]) 
     # not retried: of two rows with the same key, compaction keeps only the second one, which may be
     # after a row of another process
     produce_batch(target, TopicPartition(STATE_TOPIC, 0), encode_batch(records, codec=Codec.NONE))
+
+
+# The two clusters of a flow: its configuration, the settings of each of its clients, and the
+# connections for occasional requests.
+
+STATE_WITHIN_S: Final = 5.0
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class FlowClusters:
+    """Settings of one flow and its clients. Sends no requests."""
+
+    config: FlowConfig
+    policy: ReplicationPolicy
+    source: ClusterSettings
+    target: ClusterSettings
+    lane_source: ClusterSettings
+    lane_target: ClusterSettings
+
+    @property
+    def name(self) -> str:
+        return str(self.config.flow)
+
+    def clusters(self) -> tuple[ClusterSettings, ...]:
+        """Return the settings of all clients: first the driver's, then the lanes'."""
+        return self.source, self.target, self.lane_source, self.lane_target
+
+    @property
+    def is_identity(self) -> bool:
+        return self.config.policy.kind is PolicyKind.IDENTITY
+
+    @property
+    def lanes_share_user(self) -> bool:
+        """Return True if lanes connect to the target as the same user as the driver."""
+        own_time = self.target.request_timeout_ms
+        return replace(self.lane_target, request_timeout_ms=own_time) == self.target
+
+
+class FlowClients:
+    """The driver's clients for both clusters of a flow, opened on first use. Not thread-safe."""
+
+    def __init__(self, ends: FlowClusters) -> None:
+        self._ends = ends
+        self._open: dict[str, ClusterClient] = {}
+
+    @property
+    def source(self) -> ClusterClient:
+        return self._client("source", self._ends.source)
+
+    @property
+    def target(self) -> ClusterClient:
+        return self._client("target", self._ends.target)
+
+    @property
+    def of_map(self) -> ClusterClient:
+        """The target client for the offset map."""
+        return self._client("map", self._ends.target)
+
+    @property
+    def of_state(self) -> ClusterClient:
+        """The target client for the state topic, which is read every second."""
+        return self._client("state", self._ends.target, STATE_WITHIN_S)
+
+    def both(self) -> tuple[ClusterClient, ClusterClient]:
+        return self.source, self.target
+
+    def _client(
+        self, what: str, settings: ClusterSettings, within_s: float = API_TIMEOUT_S
+    ) -> ClusterClient:
+        if what not in self._open:
+            self._open[what] = ClusterClient(settings, api_timeout_s=within_s)
+        return self._open[what]
+
+    def close(self) -> None:
+        """Close all clients; later uses open new ones."""
+        for client in self._open.values():
+            client.close()
+        self._open = {}
 
 
 # Facts about the target that a flow needs before it writes: its own topics and the permissions on
@@ -252,7 +334,6 @@ class PreparedFlow:
     """Partition counts of all topics that the source lists."""
     clean: bool
     """True if the previous generation was closed, so that none of its requests is pending."""
-    start: Starts
     guarantee: str
     setup: FlowSetup
     map_reader: MapReader
@@ -271,9 +352,6 @@ class PreparedFlow:
         discovery = self.setup.discover()
         self.problems, self.source_topics = discovery.problems, discovery.partition_counts
         return discovery.plans
-
-    def read_map(self) -> Maps:
-        return self.map_reader.read()
 
     def close(self, *, drained: bool) -> None:
         """Give up the lead. If all lanes have drained, first write their end to the target."""
@@ -395,7 +473,6 @@ class FlowSetup(FlowClusters):
                 problems=discovery.problems,
                 source_topics=discovery.partition_counts,
                 clean=clean,
-                start=self.config.start,
                 guarantee=capabilities.guarantee,
                 setup=self,
                 map_reader=map_reader,

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Final
 
+from twinlog.config.flow.schema import RefreshConfig
 from twinlog.control.duties.rounds import Duties, LedFlow, NotNow, PartitionView
 from twinlog.control.flow.flow_setup import FlowSetup, PreparedFlow
 from twinlog.control.flow.steering import IntentFollower
@@ -54,7 +55,7 @@ class TopicRefresh:
         if run.clock.monotonic() < self._next and not is_asked:
             return
         is_wanted = run.wants_discovery or may_pass(self.prepared.problems)
-        if not setup.refresh_enabled and not is_wanted:
+        if not self._config.enabled and not is_wanted:
             return
         was_wanted, run.wants_discovery = run.wants_discovery, False
         self._is_discovering = True
@@ -75,12 +76,12 @@ class TopicRefresh:
         self._log_vanished_topics()
         lost_at, now = self.run.lost_topics_at, self.run.clock.monotonic()
         # a missing topic may be created again, so discovery is more frequent for a while
-        is_lost = lost_at is not None and now - lost_at < self.prepared.setup.refresh_s
+        is_lost = lost_at is not None and now - lost_at < self._config.interval_seconds
         self._due_after(may_come=bool(self.prepared.problems) or is_lost)
 
     def _on_failed(self, error: TwinlogError) -> None:
         self._is_discovering, self._has_failed = False, True
-        pause_s = min(self.prepared.setup.refresh_s, AFTER_FAILURE_S)
+        pause_s = min(self._config.interval_seconds, AFTER_FAILURE_S)
         self._next = self.run.clock.monotonic() + pause_s
         if self.run.is_stopping:
             return
@@ -90,9 +91,13 @@ class TopicRefresh:
             self.log.warning("topics could not be read: %s; trying again", error)
 
     def _due_after(self, *, may_come: bool) -> None:
-        pause_s = self.prepared.setup.refresh_s
+        pause_s: float = self._config.interval_seconds
         pause_s = min(pause_s, RETRY_FAILED_S) if may_come else pause_s
         self._next = self.run.clock.monotonic() + pause_s
+
+    @property
+    def _config(self) -> RefreshConfig:
+        return self.prepared.setup.config.refresh
 
     def _log_vanished_topics(self) -> None:
         """Log topics that the source no longer lists."""

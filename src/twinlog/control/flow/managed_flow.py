@@ -81,54 +81,6 @@ def duties_of(flow: LedFlow) -> list[Duty]:
     return [duty for duty in duties if duty is not None]
 
 
-def led_flow(
-    prepared: PreparedFlow,
-    *,
-    partitions: Callable[[], tuple[PartitionView, ...]],
-    snapshot: Callable[[], FlowSnapshot],
-    intents: Callable[[], FlowIntents],
-    synced: SyncedOffsets,
-    events: Callable[[], PublishedEvents | None],
-) -> LedFlow:
-    """Return the interface of the flow for its duties.
-
-    A duty acts on the partitions that it got last. So a duty may act only if the intents are the
-    same as when its thread got these partitions, however long ago that was.
-    """
-    setup, reader, asked = prepared.setup, prepared.map_reader, threading.local()
-
-    def views() -> tuple[PartitionView, ...]:
-        asked.intents = intents()
-        return partitions()
-
-    def may_act() -> bool:
-        then = getattr(asked, "intents", None)
-        with ClusterClient(setup.target, api_timeout_s=CLAIMS_WITHIN_S) as target:
-            is_same = setup.claims.is_latest(target, prepared.generation, then or intents())
-        # checked last: the process may have been frozen since the read
-        return is_same and not prepared.lost_lead
-
-    return LedFlow(
-        config=setup.config,
-        policy=setup.policy,
-        generation=prepared.generation,
-        source=setup.source,
-        target=setup.target,
-        partitions=views,
-        read_map=reader.read,
-        snapshot=snapshot,
-        may_act=may_act,
-        claim=setup.claims.own_claim,
-        intents=intents,
-        leads=lambda: not prepared.lost_lead,
-        log_once=setup.log_once,
-        adopted=setup.adopts,
-        synced=synced,
-        events=events,
-        has_held_producers=prepared.news.has_held_producers,
-    )
-
-
 log = logging.getLogger(__name__)
 
 ONCE_GIVES_UP_S: Final = 60.0
@@ -295,7 +247,7 @@ class ManagedFlow:
             lane_count=partial(process.lane_count, setup),
             lease_s=lease_s,
             first_change_s=first_s,
-            start=prepared.start,
+            start=setup.config.start,
             once=process.once,
             clean=prepared.clean,
             pacer=pacer_of(setup.config),
@@ -304,14 +256,7 @@ class ManagedFlow:
             clock=process.clock,
         )
         run.continue_from(self.shown.former)
-        led = led_flow(
-            prepared,
-            partitions=lambda: process.ask(lambda: views_of(run)),
-            snapshot=lambda: process.ask(self.last_snapshot),
-            intents=lambda: run.intents,
-            synced=process.synced,
-            events=partial(process.events, setup.name),
-        )
+        led = self._led_flow(prepared, run)
 
         def count(error: TwinlogError) -> None:
             process.call(lambda: self.shown.errors.update([error.code]))
@@ -330,7 +275,7 @@ class ManagedFlow:
         queries = setup.queries
         watch = SourceWatch(run=run, source=queries, log=self.log)
         positions = IdleQueries(
-            read_map=prepared.read_map,
+            read_map=prepared.map_reader.read,
             target=setup.target,
             next_batches=queries.next_batches,
             starts=setup.config.start,
@@ -347,6 +292,46 @@ class ManagedFlow:
             source_watch=None if process.once else watch,
             idle=None if process.once else IdleWatch(run=run, find=positions.find),
             pulse=None if process.once else pulse,
+        )
+
+    def _led_flow(self, prepared: PreparedFlow, run: FlowRun) -> LedFlow:
+        """Return the interface of the flow for its duties.
+
+        A duty acts on the partitions that it got last. So a duty may act only if the intents are
+        the same as when its thread got these partitions, however long ago that was.
+        """
+        process, setup, asked = self.process, prepared.setup, threading.local()
+
+        def views() -> tuple[PartitionView, ...]:
+            asked.intents = run.intents
+            return process.ask(lambda: views_of(run))
+
+        def may_act() -> bool:
+            then = getattr(asked, "intents", None)
+            with ClusterClient(setup.target, api_timeout_s=CLAIMS_WITHIN_S) as target:
+                claims, generation = setup.claims, prepared.generation
+                is_same = claims.is_latest(target, generation, then or run.intents)
+            # checked last: the process may have been frozen since the read
+            return is_same and not prepared.lost_lead
+
+        return LedFlow(
+            config=setup.config,
+            policy=setup.policy,
+            generation=prepared.generation,
+            source=setup.source,
+            target=setup.target,
+            partitions=views,
+            read_map=prepared.map_reader.read,
+            snapshot=lambda: process.ask(self.last_snapshot),
+            may_act=may_act,
+            claim=setup.claims.own_claim,
+            intents=lambda: run.intents,
+            leads=lambda: not prepared.lost_lead,
+            log_once=setup.log_once,
+            adopted=setup.adopts,
+            synced=process.synced,
+            events=partial(process.events, setup.name),
+            has_held_producers=prepared.news.has_held_producers,
         )
 
     # -- while it is led
