@@ -22,8 +22,8 @@ def test_leases_that_are_over_are_forgotten(
     with Rig(source_cluster, target_cluster, tmp_path) as rig:
         rig.create()
         with rig.mirror(lease_s=0.5) as mirror:
-            eventually(lambda: 1 in mirror.supervisor.leases.numbers)
-            eventually(lambda: 1 not in mirror.supervisor.leases.numbers, what="another lease")
+            eventually(lambda: 1 in mirror.supervisor.leases._runs)
+            eventually(lambda: 1 not in mirror.supervisor.leases._runs, what="another lease")
             rig.put([1])
             rig.copied(1)
             mirror.stop()

@@ -188,7 +188,7 @@ class Mirror:
 
     def reload(self) -> tuple[str, ...]:
         """Read the file again, and return a line for each change. Raises the errors in the file."""
-        return self.commands.put(Reload(who="a test")).result(PATIENCE_S).changes
+        return self.commands.put(Reload(who="a test")).result(PATIENCE_S)
 
     def stop(self, within: float = PATIENCE_S) -> list[FlowSnapshot]:
         self.commands.put(Stop(who="a test"))

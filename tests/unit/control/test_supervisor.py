@@ -28,7 +28,7 @@ from twinlog.control.lanes.partitions import Placement
 from twinlog.control.leading.claims import FlowClaims
 from twinlog.control.leading.lead import STAY_OUT_S, StandingBy
 from twinlog.control.process import supervisor
-from twinlog.control.process.commands import CommandPort, Outcome, Reload, Stop
+from twinlog.control.process.commands import CommandPort, Reload, Stop
 from twinlog.control.process.reload import Reloader, ReloadResult
 from twinlog.control.process.supervisor import STOP_WITHIN_S, Calls, Supervisor
 from twinlog.errors import ConfigError, Disconnected, Fate, TwinlogError, Unreachable, UsageError
@@ -258,13 +258,13 @@ class Process:
         self.clock.now += 2
         self.turn()
 
-    def stop(self) -> Outcome:
+    def stop(self) -> tuple[str, ...]:
         asked = self.supervisor.commands.put(Stop(who="a test"))
         self.turn()
         return asked.result(0)
 
-    def reload(self, found: ReloadResult | TwinlogError) -> Outcome:
-        """Reload the configuration, and return the outcome. Raises the error if nothing was
+    def reload(self, found: ReloadResult | TwinlogError) -> tuple[str, ...]:
+        """Reload the configuration, and return the changes. Raises the error if nothing was
         changed.
         """
         self.files.found = found
@@ -668,11 +668,11 @@ def test_a_flow_that_never_ran_is_over_at_once_when_the_process_ends(config: Flo
 def test_commands_return_their_changes(config: FlowConfig) -> None:
     process = Process(Setup(config))
     process.leads()
-    assert process.reload(changing()) == Outcome()
-    assert process.reload(changing(Setup(config))) == Outcome(changes=("A->B: changed",))
+    assert process.reload(changing()) == ()
+    assert process.reload(changing(Setup(config))) == ("A->B: changed",)
     process.comes_to(Phase.ENDING)
-    assert process.stop() == Outcome(changes=("A->B: ending",))
-    assert process.stop() == Outcome(), "it ends already"
+    assert process.stop() == ("A->B: ending",)
+    assert process.stop() == (), "it ends already"
     with pytest.raises(Disconnected, match="shutting down"):
         process.reload(changing(Setup(config)))
 
@@ -715,8 +715,8 @@ def test_commands_that_come_with_or_after_the_end_are_answered(config: FlowConfi
     being_read = commands.put(Reload(who="a test"))
     stopped = commands.put(Stop(who="a test"))
     process.supervisor.run()
-    assert stopped.result(0) == Outcome(changes=("A->B: left",))
-    assert commands.put(Stop(who="a test")).result(0) == Outcome()
+    assert stopped.result(0) == ("A->B: left",)
+    assert commands.put(Stop(who="a test")).result(0) == ()
     for asked in (being_read, commands.put(Reload(who="a test"))):
         with pytest.raises(Disconnected, match="shutting down"):
             asked.result(0)
@@ -746,7 +746,7 @@ def test_prepared_stub_has_the_attributes_of_a_prepared_flow() -> None:
 
 def test_calls_without_end_do_not_stop_the_rest_of_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(supervisor, "MOST_CALLS_S", 0.02)
-    calls, until = Calls[object](lambda _: None), time.monotonic() + 2
+    calls, until = Calls(), time.monotonic() + 2
 
     def again() -> None:
         if time.monotonic() < until:

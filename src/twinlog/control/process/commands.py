@@ -1,9 +1,8 @@
 """Commands to a running process: to reload its configuration, and to stop.
 
 A command is a value with its author and reason. Any thread can queue a command; the supervisor
-executes it in its own thread. The outcome is a value as well: the list of changes, which is empty
-if there is nothing to do. Signals, the watch of the configuration's files, and the demo queue
-commands here.
+executes it in its own thread. The outcome is the list of changes, which is empty if there is
+nothing to do. Signals, the watch of the configuration's files, and the demo queue commands here.
 
 An operator's intent for a flow (pause, resume, limit, release, promote) is not a command. It is
 stored as a row of the flow's state, which the flow's leader follows, so it outlives every process.
@@ -39,23 +38,16 @@ class Stop(ProcessCommand):
     """Shut down cleanly: drain lanes, close generations, leave groups."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """The result of a command."""
-
-    changes: tuple[str, ...] = ()
-    """A line for each change; empty if there was nothing to do."""
-
-
 @dataclass(frozen=True, slots=True)
 class QueuedCommand:
     """A command, and the future of its result."""
 
     command: ProcessCommand
-    outcome: Future[Outcome] = field(default_factory=Future)
+    outcome: Future[tuple[str, ...]] = field(default_factory=Future)
+    """A line for each change; empty if there was nothing to do."""
 
     def answer(self, *changes: str) -> None:
-        self.outcome.set_result(Outcome(changes=changes))
+        self.outcome.set_result(changes)
 
     def refuse(self, error: TwinlogError) -> None:
         self.outcome.set_exception(error)
@@ -73,10 +65,10 @@ class CommandPort:
         self._asked: queue.SimpleQueue[QueuedCommand] = queue.SimpleQueue()
         self._is_closed = False
 
-    def put(self, command: ProcessCommand) -> Future[Outcome]:
+    def put(self, command: ProcessCommand) -> Future[tuple[str, ...]]:
         """Queue a command. Thread-safe, but not for signal handlers, because it acquires a lock.
 
-        Return a future of the outcome, or of the TwinlogError because of which nothing was done.
+        Return a future of the changes, or of the TwinlogError because of which nothing was done.
         """
         why = f": {command.reason}" if command.reason else ""
         log.info("%s, requested by %s%s", type(command).__name__.lower(), command.who, why)

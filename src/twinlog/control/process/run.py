@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from twinlog.channel.codec import MessageCodec
 from twinlog.channel.server import ChannelServer, address_for_executors
@@ -127,7 +127,7 @@ def run_mirror(config: MirrorConfig, path: Path, options: MirrorOptions) -> Mirr
         once=options.once,
         lease_s=options.lease_s,
         lane_count=lambda setup, partitions, is_light: engine.lanes_for(
-            setup.config, partitions, flows=supervisor.flow_count, is_light=is_light
+            setup.config, partitions, flows=max(1, len(supervisor.flows)), is_light=is_light
         ),
         on_led=engine.note_needed,
         spark_waits=engine.why_waiting,
@@ -183,8 +183,10 @@ is due, the check is delayed by a turn, not by a whole interval.
 """
 
 
-class KeyFileWatch:
-    """Checks key files during its `with` block. `update` sets the current flows."""
+class KeyFileWatch(RepeatedJob):
+    """Checks key files during its `with` block, whose end does not wait for a running check, which
+    may hang in a read from a disk that does not respond. `update` sets the current flows.
+    """
 
     def __init__(
         self,
@@ -194,32 +196,22 @@ class KeyFileWatch:
         now: Callable[[], float] = time.time,
     ) -> None:
         """`on_renewed` is called when files have changed; `now` is in seconds since 1970."""
+        super().__init__("twinlog-key-files", self.turn)
         self._on_renewed = on_renewed
         self._in_use: dict[SecuritySettings, SecuritySettings] = {}
         self._turn_s = turn_s
         self._now = now
         self._flows: Sequence[FlowSnapshot] = ()
         self._warned_at: dict[CertificateExpiry, float] = {}
-        self._job = RepeatedJob("twinlog-key-files", self._run)
 
     def update(self, flows: Sequence[FlowSnapshot]) -> None:
         """Set the current snapshots of all flows; thread-safe."""
         self._flows = flows
 
-    def __enter__(self) -> Self:
-        self._job.start(self._turn_s)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        # not joined, because it may hang in a read from a disk that does not respond
-        self._job.stop()
-
-    def _run(self) -> float:
-        self.turn()
-        return self._turn_s
-
-    def turn(self) -> None:
-        """Check all files once, and log certificates that expire soon."""
+    def turn(self) -> float:
+        """Check all files once, and log certificates that expire soon. Return the seconds until the
+        next turn.
+        """
         clusters = [cluster for flow in self._flows for cluster in flow.clusters()]
         securities = {cluster.security for cluster in clusters if cluster.security is not None}
         in_use = {security: current(security) for security in securities}
@@ -228,6 +220,7 @@ class KeyFileWatch:
         if is_renewed:
             self._on_renewed()
         self._log_ends(clusters)
+        return self._turn_s
 
     def _log_ends(self, clusters: Sequence[ClusterSettings]) -> None:
         now = self._now()

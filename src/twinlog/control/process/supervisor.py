@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from twinlog.channel.server import ChannelEvent, LaneConnected, LaneGone, LaneMessage, Peer
 from twinlog.clock import CLOCK, Clock
@@ -53,7 +53,86 @@ harmless. The rest of a shutdown took up to 2.3 s on a busy machine; the total m
 LEAVE_WITHIN_S: Final = 2.0
 
 
-class Supervisor:
+# The supervisor thread makes all decisions, so flows need no locks:
+#
+#     channel thread  -- events -+
+#     worker threads  -- calls --+--> queue --> supervisor thread --> flows
+
+ANSWER_WITHIN_S: Final = 5.0
+MOST_CALLS_S: Final = 0.5
+"""Maximum time in seconds for queued calls in one turn. Without this limit, silent lanes would not
+be given up, and commands would not be followed, while calls arrive faster than they are handled.
+"""
+
+
+class Calls:
+    """Queue of calls for the supervisor's thread."""
+
+    def __init__(self) -> None:
+        self._queue: queue.SimpleQueue[Callable[[], object]] = queue.SimpleQueue()
+
+    def call(self, action: Callable[[], object]) -> None:
+        """Queue a call; thread-safe."""
+        self._queue.put(action)
+
+    def fail(self, error: BaseException) -> None:
+        """Raise an error in the supervisor's thread: nothing works without the part that failed."""
+        self._queue.put(lambda: _raise(error))
+
+    def ask(self, question: Callable[[], T]) -> T:
+        """Return the result of `question`, which runs in the supervisor's thread. Call this in
+        another thread. Raises Disconnected if the supervisor does not respond.
+        """
+        answer: Future[T] = Future()
+        self._queue.put(lambda: answer.set_result(question()))
+        try:
+            return answer.result(ANSWER_WITHIN_S)
+        except TimeoutError:
+            raise Disconnected("the supervisor does not respond: the process is ending") from None
+
+    def background(
+        self,
+        job: Callable[[], Any],
+        then: Callable[[Any], None],
+        otherwise: Callable[[TwinlogError], None],
+    ) -> None:
+        """Run a job that may block in another thread. In the supervisor's thread, call `then` with
+        its result, or `otherwise` with its TwinlogError. Other errors are bugs, which end the
+        process.
+        """
+
+        def work() -> None:
+            try:
+                value = job()
+            except TwinlogError as error:
+                caught = error
+                self.call(lambda: otherwise(caught))
+            except BaseException as error:  # noqa: BLE001 (raised again by the supervisor)
+                self.fail(error)
+            else:
+                self.call(lambda: then(value))
+
+        THREADS.run("twinlog-job", work)
+
+    def handle_queued(self, within_s: float, least_s: float = 0.0) -> None:
+        """Handle queued calls, waiting at most `within_s` for the first one. Until `least_s` has
+        passed, also handle calls that arrive later. After MOST_CALLS_S, the rest remains queued.
+        """
+        began = time.monotonic()
+        while (now := time.monotonic()) < began + MOST_CALLS_S:
+            try:
+                action = self._queue.get(timeout=max(0.0, began + within_s - now))
+            except queue.Empty:
+                return
+            within_s = least_s
+            action()
+
+
+def _raise(error: BaseException) -> None:
+    raise error
+
+
+class Supervisor(Calls):
     """Runs flows until they are done, or until it is stopped. It is the `Process` of its flows."""
 
     def __init__(  # noqa: PLR0913 (all of it is known at once, by name)
@@ -77,15 +156,11 @@ class Supervisor:
         flow, for other hosts. `on_led` is called in each turn while a flow needs lanes.
         `spark_waits`: returns why Spark has no executor, or None.
         """
+        super().__init__()
         self.once = once
         self.clock = clock
         self.lane_count = lane_count
         self.leases = Leases()
-        self._calls = Calls[ChannelEvent](self.leases.on_event)
-        self.background = self._calls.background
-        self.call = self._calls.call
-        self.deliver = self._calls.deliver
-        self.fail = self._calls.fail
         self._lease_s = lease_s
         self._showing = SnapshotLoop(
             check=self.snapshots,
@@ -108,6 +183,10 @@ class Supervisor:
 
     # -- from any thread
 
+    def deliver(self, event: ChannelEvent) -> None:
+        """Pass a lane's event to the run of its lease."""
+        self.call(lambda: self.leases.on_event(event))
+
     def set_starter(self, starter: LeaseStarter | None) -> None:
         """Set the starter of leases when Spark has started, or None if its application ended."""
         self.call(lambda: setattr(self.leases, "starter", starter))
@@ -116,14 +195,6 @@ class Supervisor:
         """End the pauses before retries, because credentials were renewed."""
         for flow in tuple(self.flows):
             self.call(flow.retry_now)
-
-    def ask(self, question: Callable[[], T]) -> T:
-        """Return the result of `question`, which is called in the supervisor's thread."""
-        return self._calls.ask(question)
-
-    @property
-    def flow_count(self) -> int:
-        return max(1, len(self.flows))
 
     # -- the loop
 
@@ -154,7 +225,7 @@ class Supervisor:
 
     def turn(self, within_s: float = TICK_S) -> None:
         """Run one turn: handle queued calls, waiting for the first one, and do what is due."""
-        self._calls.handle_queued(within_s, min(within_s, FLOW_TICK_S * len(self.flows)))
+        self.handle_queued(within_s, min(within_s, FLOW_TICK_S * len(self.flows)))
         for asked in self.commands.pop_all():
             self._run_command(asked)
         for flow in self.flows:
@@ -278,11 +349,6 @@ class Leases:
         self._runs: dict[int, FlowRun] = {}
         self._lanes: dict[Peer, tuple[FlowRun, Lane]] = {}
 
-    @property
-    def numbers(self) -> set[int]:
-        """Return the numbers of known leases."""
-        return {*self._runs}
-
     def start(self, run: FlowRun, lanes: int) -> tuple[int, Job]:
         """Start the next lease of a run. Return its number and its Spark job."""
         if self.starter is None:
@@ -364,92 +430,6 @@ class FailedSetUps:
 def _fails(setup: FlowSetup, snapshot: FlowSnapshot) -> bool:
     is_failed = snapshot.generation is None and snapshot.state in WRONG
     return is_failed and bool(setup.config.status_interval_seconds)
-
-
-# The supervisor thread makes all decisions, so flows need no locks:
-#
-#     channel thread  -- events -+
-#     worker threads  -- calls --+--> queue --> supervisor thread --> flows
-
-E = TypeVar("E")
-
-ANSWER_WITHIN_S: Final = 5.0
-MOST_CALLS_S: Final = 0.5
-"""Maximum time in seconds for queued calls in one turn. Without this limit, silent lanes would not
-be given up, and commands would not be followed, while calls arrive faster than they are handled.
-"""
-
-
-class Calls(Generic[E]):
-    """Queue of events (of type E) and calls for the supervisor's thread."""
-
-    def __init__(self, on_event: Callable[[E], None]) -> None:
-        self._on_event = on_event
-        self._queue: queue.SimpleQueue[Callable[[], object]] = queue.SimpleQueue()
-
-    def deliver(self, event: E) -> None:
-        """Queue an event; thread-safe."""
-        self._queue.put(lambda: self._on_event(event))
-
-    def call(self, action: Callable[[], object]) -> None:
-        """Queue a call; thread-safe."""
-        self._queue.put(action)
-
-    def fail(self, error: BaseException) -> None:
-        """Raise an error in the supervisor's thread: nothing works without the part that failed."""
-        self._queue.put(lambda: _raise(error))
-
-    def ask(self, question: Callable[[], T]) -> T:
-        """Return the result of `question`, which runs in the supervisor's thread. Call this in
-        another thread. Raises Disconnected if the supervisor does not respond.
-        """
-        answer: Future[T] = Future()
-        self._queue.put(lambda: answer.set_result(question()))
-        try:
-            return answer.result(ANSWER_WITHIN_S)
-        except TimeoutError:
-            raise Disconnected("the supervisor does not respond: the process is ending") from None
-
-    def background(
-        self,
-        job: Callable[[], Any],
-        then: Callable[[Any], None],
-        otherwise: Callable[[TwinlogError], None],
-    ) -> None:
-        """Run a job that may block in another thread. In the supervisor's thread, call `then` with
-        its result, or `otherwise` with its TwinlogError. Other errors are bugs, which end the
-        process.
-        """
-
-        def work() -> None:
-            try:
-                value = job()
-            except TwinlogError as error:
-                caught = error
-                self.call(lambda: otherwise(caught))
-            except BaseException as error:  # noqa: BLE001 (raised again by the supervisor)
-                self.fail(error)
-            else:
-                self.call(lambda: then(value))
-
-        THREADS.run("twinlog-job", work)
-
-    def handle_queued(self, within_s: float, least_s: float = 0.0) -> None:
-        """Handle queued calls, waiting at most `within_s` for the first one. Until `least_s` has
-        passed, also handle calls that arrive later. After MOST_CALLS_S, the rest remains queued.
-        """
-        began = time.monotonic()
-        while (now := time.monotonic()) < began + MOST_CALLS_S:
-            try:
-                action = self._queue.get(timeout=max(0.0, began + within_s - now))
-            except queue.Empty:
-                return
-            within_s = least_s
-            action()
-
-
-def _raise(error: BaseException) -> None:
-    raise error
 
 
 SNAPSHOT_EVERY_S: Final = 1.0
