@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Final
@@ -16,7 +16,7 @@ from twinlog.cluster.groups.coordinators import Coordinators
 from twinlog.cluster.groups.group_list import Group
 from twinlog.cluster.groups.group_offsets import GroupOffsets
 from twinlog.cluster.groups.share_groups import offsets_of
-from twinlog.cluster.net.metadata import ClusterMetadata, TopicMetadata
+from twinlog.cluster.net.metadata import TopicMetadata
 from twinlog.cluster.topics.acls import SECURITY_DISABLED, topic_acls
 from twinlog.cluster.topics.configs import describe_topic_configs
 from twinlog.cluster.topics.quotas import client_quotas
@@ -25,7 +25,6 @@ from twinlog.control.check.group_readiness import GroupSurvey, survey_groups
 from twinlog.control.check.offline_status import idle_flow_interface
 from twinlog.control.duties.acl_sync import find_acl_changes
 from twinlog.control.duties.config_sync import closed_configs, find_drift
-from twinlog.control.duties.rounds import LedFlow
 from twinlog.control.flow.flow_setup import FlowSetup
 from twinlog.control.flow.wiring import flow_setup
 from twinlog.errors import BrokerRefused, TwinlogError, Unauthorized, Unsupported, UsageError
@@ -46,9 +45,6 @@ from twinlog.survey.discovery import mirrored_topics, selected_topics
 from twinlog.survey.state_reader import state_rows_if_any
 from twinlog.survey.topic_configs import unread_configs
 from twinlog.wire.topic_settings import ConfigEntry, ConfigSource, Pattern, TopicAcl
-
-# Compares topic configs, ACLs and quotas: differences that the flow's syncs would remove, and those
-# that they leave as they are.
 
 DEFAULT: Final = "(default)"
 NO_CREATION: Final = "topic.creation.enable = false"
@@ -71,77 +67,10 @@ def acls_off(flow: FlowConfig) -> str:
     return off if flow.new_topics.enabled else NO_CREATION
 
 
-def compare_configs(
-    flow: FlowConfig,
-    source: ClusterClient,
-    target: ClusterClient,
-    remote: Mapping[str, str],
-    comparison: FlowComparison,
-    *,
-    with_left_alone: bool,
-) -> None:
-    """Compare topic configs, and add the results to `comparison`. `remote`: names of the existing
-    remote topics, by source topic.
-    """
-    off = configs_off(flow)
-    if off and not with_left_alone:
-        return
-    names = {target_topic: name for name, target_topic in remote.items()}
-    drift = find_drift(flow, copies_by_name(flow, source, target), source, target)
-    deviations = [
-        _config(names[target_topic], diff, off)
-        for target_topic, diffs in drift.topics.items()
-        if target_topic in names
-        for diff in diffs
-    ]
-    if with_left_alone:
-        kept = (
-            (names[target_topic], diff)
-            for target_topic, diffs in drift.kept.items()
-            if target_topic in names
-            for diff in diffs
-        )
-        deviations += [_config(name, diff, KEPT) for name, diff in kept]
-        deviations += _never_copied(flow, source, target, remote)
-    comparison.add(Aspect.CONFIG, len(remote) - len(drift.unread), deviations)
-    if drift.unread:
-        comparison.notes.append(unread_configs(flow, drift.unread))
-    if drift.closed:
-        comparison.notes.append(closed_configs(flow, drift.closed))
-    if drift.unknown:
-        comparison.notes.append(unknown_line(flow.flow.target, drift.unknown.values()))
-
-
 def _config(name: str, diff: ConfigDiff, why_off: str) -> Deviation:
     source = DEFAULT if diff.new is None else diff.new
     target = DEFAULT if diff.old is None else diff.old
     return Deviation(Aspect.CONFIG, name, diff.name, source, target, why_off)
-
-
-def _never_copied(
-    flow: FlowConfig, source: ClusterClient, target: ClusterClient, remote: Mapping[str, str]
-) -> Iterator[Deviation]:
-    """Yield differing values that are set for a topic, but excluded from the sync of configs."""
-    chosen = ConfigPropertyFilter.of(flow)
-    source_configs = describe_topic_configs(source, remote)
-    target_configs = describe_topic_configs(target, remote.values())
-    for name, target_topic in remote.items():
-        source_entries, target_entries = (
-            _entries(source_configs[name]),
-            _entries(target_configs[target_topic]),
-        )
-        for key in sorted({*source_entries, *target_entries}):
-            entry, other = source_entries.get(key), target_entries.get(key)
-            if (
-                entry is None
-                or chosen.may_be_copied(entry)
-                or not (_is_own(entry) or _is_own(other))
-            ):
-                continue
-            if entry.is_sensitive or other is None or other.value == entry.value:
-                continue
-            values = entry.value or DEFAULT, other.value or DEFAULT
-            yield Deviation(Aspect.CONFIG, name, key, *values, NOT_COPIED)
 
 
 def _entries(entries: list[ConfigEntry] | TwinlogError) -> dict[str, ConfigEntry]:
@@ -154,40 +83,6 @@ def _is_own(entry: ConfigEntry | None) -> bool:
     return entry is not None and entry.source == ConfigSource.DYNAMIC_TOPIC
 
 
-def compare_acls(
-    flow: FlowConfig,
-    source: ClusterClient,
-    target: ClusterClient,
-    remote: Mapping[str, str],
-    comparison: FlowComparison,
-    *,
-    with_left_alone: bool,
-) -> None:
-    """Compare the ACLs on the target that apply to a remote topic. ACLs that the target lacks are
-    deviations. If the flow deletes ACLs, those that it should not have are deviations, too.
-    """
-    why_off = acls_off(flow)
-    if why_off and not with_left_alone:
-        return
-    try:
-        total = len(topic_acls(source))
-        changes = find_acl_changes(flow, copies_by_name(flow, source, target), source, target)
-    except Unauthorized as error:
-        comparison.note(f"ACLs are not compared: {error}")
-        return
-    except BrokerRefused as error:
-        if error.code != SECURITY_DISABLED:
-            raise
-        comparison.note(f"there are no ACLs to compare: {error}")
-        return
-    names = sorted(remote.values())
-    missing = [acl for acl in changes.missing if _covers(acl, names)]
-    leftover = [acl for acl in changes.leftover if _covers(acl, names)]
-    lacks = (Deviation(Aspect.ACL, str(acl), "", "there", "missing", why_off) for acl in missing)
-    has = (Deviation(Aspect.ACL, str(acl), "", "missing", "there", why_off) for acl in leftover)
-    comparison.add(Aspect.ACL, total, [*lacks, *has])
-
-
 def _covers(acl: TopicAcl, names: Sequence[str]) -> bool:
     """Return True if the ACL applies to a topic in `names`, which must be sorted."""
     if acl.name == EVERY_TOPIC:
@@ -195,31 +90,6 @@ def _covers(acl: TopicAcl, names: Sequence[str]) -> bool:
     at = bisect_left(names, acl.name)
     name = names[at] if at < len(names) else ""
     return name.startswith(acl.name) if acl.pattern == Pattern.PREFIXED else name == acl.name
-
-
-def compare_quotas(
-    source: ClusterClient, target: ClusterClient, comparison: FlowComparison
-) -> None:
-    """Compare quotas. They are never mirrored, so differences are only information."""
-    try:
-        source_quotas, target_quotas = (
-            {(quota.whose, quota.key): quota.value for quota in client_quotas(client)}
-            for client in (source, target)
-        )
-    except (Unauthorized, Unsupported) as error:
-        comparison.note(f"quotas are not compared: {error}")
-        return
-    deviations = []
-    for key in (keys := sorted({*source_quotas, *target_quotas})):
-        source_value, target_value = (
-            "none" if key not in values else f"{values[key]:.15g}"
-            for values in (source_quotas, target_quotas)
-        )
-        if source_quotas.get(key) != target_quotas.get(key):
-            deviations.append(
-                Deviation(Aspect.QUOTA, *key, source_value, target_value, OF_CLUSTERS)
-            )
-    comparison.add(Aspect.QUOTA, len(keys), deviations)
 
 
 # The results of a comparison: deviations that the flow should have removed (differences), and those
@@ -349,8 +219,8 @@ def compare_flows(
     for flow in config.flows:
         setup = flow_setup(flow)
         with prompt_client(setup.source) as source, prompt_client(setup.target) as target:
-            comparer = _Comparer(setup, source, target, with_left_alone, say)
-            yield comparer.compared(matches)
+            comparer = _Comparer(setup, source, target, matches, with_left_alone=with_left_alone)
+            yield comparer.compared(say)
 
 
 def compare_topic_configs(
@@ -360,106 +230,259 @@ def compare_topic_configs(
     matches: Callable[[str], bool],
 ) -> FlowComparison:
     """Compare only the topic configs of one flow."""
-    out = FlowComparison(flow=setup.name)
-    source_metadata, target_metadata = source.metadata(None), target.metadata(None)
-    flow, remote = _remotes(setup, target, source_metadata, matches)
-    present = {
-        name: target_topic
-        for name, target_topic in remote.items()
-        if target_topic in target_metadata.topics
-    }
-    narrowed = _without_uncompared(flow, source_metadata, matches)
-    compare_configs(narrowed, source, target, present, out, with_left_alone=False)
-    return out
+    comparer = _Comparer(setup, source, target, matches, with_left_alone=False)
+    comparer.configs()
+    return comparer.out
 
 
-def _remotes(
-    setup: FlowSetup,
-    target: ClusterClient,
-    source_metadata: ClusterMetadata,
-    matches: Callable[[str], bool],
-) -> tuple[FlowConfig, dict[str, str]]:
-    """Return (flow, remotes). `flow`: the configuration with the topics that are released now.
-    `remotes`: names of remote topics by source topic, for the compared topics.
-    """
-    released = state_rows_if_any(target).intents(setup.name).unmirrored_topics
-    flow = replace(setup.config, released=released)
-    mirrored = {n: t for n, t in mirrored_topics(flow, source_metadata).items() if matches(n)}
-    return flow, remote_names(flow, mirrored)
-
-
-def _without_uncompared(
-    flow: FlowConfig, source_metadata: ClusterMetadata, matches: Callable[[str], bool]
-) -> FlowConfig:
-    """Return the flow with topics that `matches` excludes as released, so that they are ignored."""
-    unseen = frozenset(name for name in source_metadata.topics if not matches(name))
-    return replace(flow, released=flow.released | unseen)
-
-
-@dataclass(slots=True)
 class _Comparer:
-    """Compares the two clusters of one flow."""
+    """Compares the two clusters of one flow: differences that the flow should have removed, and
+    with `with_left_alone` also those that it leaves as they are.
+    """
 
-    _setup: FlowSetup
-    _source: ClusterClient
-    _target: ClusterClient
-    _with_left_alone: bool
-    _say: Callable[[str], None]
-
-    def compared(self, matches: Callable[[str], bool]) -> FlowComparison:
-        out = FlowComparison(flow=self._setup.name)
-        source_metadata, target_metadata = self._source.metadata(None), self._target.metadata(None)
-        flow, remote = _remotes(self._setup, self._target, source_metadata, matches)
-        present = {
-            name: target_topic
-            for name, target_topic in remote.items()
-            if target_topic in target_metadata.topics
+    def __init__(
+        self,
+        setup: FlowSetup,
+        source: ClusterClient,
+        target: ClusterClient,
+        matches: Callable[[str], bool],
+        *,
+        with_left_alone: bool,
+    ) -> None:
+        self.out = FlowComparison(flow=setup.name)
+        self._setup, self._source, self._target, self._matches = setup, source, target, matches
+        self._with_left_alone = with_left_alone
+        self._source_metadata, self._target_metadata = source.metadata(None), target.metadata(None)
+        released = state_rows_if_any(target).intents(setup.name).unmirrored_topics
+        self._flow = replace(setup.config, released=released)
+        mirrored = mirrored_topics(self._flow, self._source_metadata)
+        self._remote = remote_names(self._flow, filter(matches, mirrored))
+        """Names of remote topics by source topic, for the compared topics."""
+        self._present = {
+            name: remote
+            for name, remote in self._remote.items()
+            if remote in self._target_metadata.topics
         }
 
+    def compared(self, say: Callable[[str], None]) -> FlowComparison:
         def report(what: str) -> None:
-            if len(remote) >= MANY:
-                self._say(f"{self._setup.name}: comparing {what}")
+            if len(self._remote) >= MANY:
+                say(f"{self._setup.name}: comparing {what}")
 
-        topics = [
-            deviation
-            for deviation in compare_topics(flow, source_metadata, target_metadata, remote)
-            if matches(deviation.name)
-        ]
-        out.add(Aspect.TOPIC, len(remote), topics)
-        partitions = compare_partitions(
-            flow, source_metadata.topics, target_metadata.topics, present
-        )
-        out.add(Aspect.PARTITIONS, len(present), partitions)
-        factors = compare_replication(flow, source_metadata.topics, target_metadata.topics, present)
-        out.add(Aspect.REPLICATION_FACTOR, len(present), factors)
-        narrowed = _without_uncompared(flow, source_metadata, matches)
-        with_left_alone = self._with_left_alone
-        report(f"configs of {plural(len(present), 'topic')}")
-        compare_configs(
-            narrowed, self._source, self._target, present, out, with_left_alone=with_left_alone
-        )
+        topics = [deviation for deviation in self._topics() if self._matches(deviation.name)]
+        self.out.add(Aspect.TOPIC, len(self._remote), topics)
+        self.out.add(Aspect.PARTITIONS, len(self._present), self._partitions())
+        self.out.add(Aspect.REPLICATION_FACTOR, len(self._present), self._replication())
+        report(f"configs of {plural(len(self._present), 'topic')}")
+        self.configs()
         report("ACLs")
-        compare_acls(flow, self._source, self._target, remote, out, with_left_alone=with_left_alone)
-        if with_left_alone:
-            compare_quotas(self._source, self._target, out)
-        if with_left_alone or flow.groups.sync_s is not None:
+        self._acls()
+        if self._with_left_alone:
+            self._quotas()
+        if self._with_left_alone or self._flow.groups.sync_s is not None:
             report("groups")
-            self._groups(out, matches)
-        return out
+            self._groups()
+        return self.out
 
-    def _groups(self, comparison: FlowComparison, matches: Callable[[str], bool]) -> None:
-        led = idle_flow_interface(self._setup, self._source, self._target, comparison.notes.append)
-        views = tuple(view for view in led.partitions() if matches(view.source.topic))
-        compare_groups(
-            replace(led, partitions=lambda: views),
-            Coordinators(self._source),
-            Coordinators(self._target),
-            comparison,
-            with_left_alone=self._with_left_alone,
+    # -- topics, partition counts and replication factors, by the clusters' metadata only
+
+    def _topics(self) -> Iterator[Deviation]:
+        """Yield topics that exist on only one of the clusters, and topics that are not copied."""
+        flow, source_topics = self._flow, self._source_metadata.topics
+        target_topics = self._target_metadata.topics
+        for name, wanted in self._remote.items():
+            if wanted not in target_topics:
+                yield Deviation(Aspect.TOPIC, name, "", _size(source_topics[name]), MISSING)
+        selected = selected_topics(flow, self._source_metadata)
+        for name, error in refused_names(flow, selected).items():
+            target = f"not copied [{error.code}]"
+            yield Deviation(Aspect.TOPIC, name, "", _size(source_topics[name]), target)
+        selector = TopicSelector.of(flow)
+        for name, topic in source_topics.items():
+            verdict = Verdict.INTERNAL if topic.is_internal else selector.verdict(name)
+            if verdict in SHOWN_VERDICTS:
+                yield Deviation(Aspect.TOPIC, name, "", _size(topic), "", verdict.value)
+        if flow.policy.kind is PolicyKind.IDENTITY:
+            return  # without an alias in names, the target's copies look like other topics
+        policy = policy_of(flow)
+        copied = {*remote_names(flow, source_topics).values()}
+        for name, topic in target_topics.items():
+            if is_own_topic(name) or policy.is_internal_topic(name):
+                continue
+            if is_remote_topic_of(policy, flow.source_alias, name) and name not in copied:
+                # with rename rules, the source topic's name cannot be derived from the remote name
+                renames = bool(flow.policy.renames)
+                upstream = name if renames else policy.upstream_topic(name) or name
+                note = (NO_SOURCE, NOT_NAMED)[renames]
+                yield Deviation(Aspect.TOPIC, upstream, "", MISSING, _size(topic), note)
+
+    def _partitions(self) -> Iterator[Deviation]:
+        """Yield differing partition counts. A remote topic gets new partitions when its source
+        topic does, but partitions are never removed.
+        """
+        for name, target_topic in self._present.items():
+            topic = self._source_metadata.topics[name]
+            remote_topic = self._target_metadata.topics[target_topic]
+            wanted, count = len(topic.partitions), len(remote_topic.partitions)
+            if count != wanted and not remote_topic.error:
+                why = _why_other_count(self._flow, more=count > wanted)
+                yield Deviation(Aspect.PARTITIONS, name, "", str(wanted), str(count), why)
+
+    def _replication(self) -> Iterator[Deviation]:
+        """Yield replication factors that differ from `replication.factor`. If it is not set, or the
+        topic has it, yield factors that differ from the source topic's, for information only.
+        """
+        factor = self._flow.new_topics.replication_factor
+        for name, target_topic in self._present.items():
+            topic = self._source_metadata.topics[name]
+            remote_topic = self._target_metadata.topics[target_topic]
+            if not remote_topic.partitions or not topic.partitions:
+                continue
+            source_counts, counts = _factors(topic), _factors(remote_topic)
+            text = ", ".join(map(str, counts))
+            if factor > 0 and counts != [factor]:
+                expected = f"replication.factor = {factor}"
+                yield Deviation(Aspect.REPLICATION_FACTOR, name, "", expected, text)
+            if source_counts != counts and (factor <= 0 or counts == [factor]):
+                why = "replication.factor sets that of remote topics"
+                expected = ", ".join(map(str, source_counts))
+                yield Deviation(Aspect.REPLICATION_FACTOR, name, "", expected, text, why)
+
+    # -- what the syncs of the flow change
+
+    def configs(self) -> None:
+        """Compare the configs of the existing remote topics."""
+        # topics that are not compared count as released, so that they are ignored
+        unseen = {name for name in self._source_metadata.topics if not self._matches(name)}
+        flow = replace(self._flow, released=self._flow.released | unseen)
+        source, target, off = self._source, self._target, configs_off(flow)
+        if off and not self._with_left_alone:
+            return
+        names = {target_topic: name for name, target_topic in self._present.items()}
+        drift = find_drift(flow, copies_by_name(flow, source, target), source, target)
+        deviations = [
+            _config(names[target_topic], diff, off)
+            for target_topic, diffs in drift.topics.items()
+            if target_topic in names
+            for diff in diffs
+        ]
+        if self._with_left_alone:
+            kept = (
+                (names[target_topic], diff)
+                for target_topic, diffs in drift.kept.items()
+                if target_topic in names
+                for diff in diffs
+            )
+            deviations += [_config(name, diff, KEPT) for name, diff in kept]
+            deviations += self._never_copied(flow)
+        self.out.add(Aspect.CONFIG, len(self._present) - len(drift.unread), deviations)
+        if drift.unread:
+            self.out.notes.append(unread_configs(flow, drift.unread))
+        if drift.closed:
+            self.out.notes.append(closed_configs(flow, drift.closed))
+        if drift.unknown:
+            self.out.notes.append(unknown_line(flow.flow.target, drift.unknown.values()))
+
+    def _never_copied(self, flow: FlowConfig) -> Iterator[Deviation]:
+        """Yield differing values that are set for a topic, but not copied by the sync."""
+        chosen = ConfigPropertyFilter.of(flow)
+        source_configs = describe_topic_configs(self._source, self._present)
+        target_configs = describe_topic_configs(self._target, self._present.values())
+        for name, target_topic in self._present.items():
+            source_entries, target_entries = (
+                _entries(source_configs[name]),
+                _entries(target_configs[target_topic]),
+            )
+            for key in sorted({*source_entries, *target_entries}):
+                entry, other = source_entries.get(key), target_entries.get(key)
+                if (
+                    entry is None
+                    or chosen.may_be_copied(entry)
+                    or not (_is_own(entry) or _is_own(other))
+                ):
+                    continue
+                if entry.is_sensitive or other is None or other.value == entry.value:
+                    continue
+                values = entry.value or DEFAULT, other.value or DEFAULT
+                yield Deviation(Aspect.CONFIG, name, key, *values, NOT_COPIED)
+
+    def _acls(self) -> None:
+        """Compare the ACLs on the target that apply to a remote topic. ACLs that the target lacks
+        are deviations. If the flow deletes ACLs, those that it should not have are deviations, too.
+        """
+        flow, source, target = self._flow, self._source, self._target
+        why_off = acls_off(flow)
+        if why_off and not self._with_left_alone:
+            return
+        try:
+            total = len(topic_acls(source))
+            changes = find_acl_changes(flow, copies_by_name(flow, source, target), source, target)
+        except Unauthorized as error:
+            self.out.note(f"ACLs are not compared: {error}")
+            return
+        except BrokerRefused as error:
+            if error.code != SECURITY_DISABLED:
+                raise
+            self.out.note(f"there are no ACLs to compare: {error}")
+            return
+        names = sorted(self._remote.values())
+        missing = [acl for acl in changes.missing if _covers(acl, names)]
+        leftover = [acl for acl in changes.leftover if _covers(acl, names)]
+        lacks = (Deviation(Aspect.ACL, str(a), "", "there", "missing", why_off) for a in missing)
+        has = (Deviation(Aspect.ACL, str(a), "", "missing", "there", why_off) for a in leftover)
+        self.out.add(Aspect.ACL, total, [*lacks, *has])
+
+    def _quotas(self) -> None:
+        """Compare quotas. They are never mirrored, so differences are only information."""
+        try:
+            source_quotas, target_quotas = (
+                {(quota.whose, quota.key): quota.value for quota in client_quotas(client)}
+                for client in (self._source, self._target)
+            )
+        except (Unauthorized, Unsupported) as error:
+            self.out.note(f"quotas are not compared: {error}")
+            return
+        deviations = []
+        for key in (keys := sorted({*source_quotas, *target_quotas})):
+            source_value, target_value = (
+                "none" if key not in values else f"{values[key]:.15g}"
+                for values in (source_quotas, target_quotas)
+            )
+            if source_quotas.get(key) != target_quotas.get(key):
+                deviations.append(
+                    Deviation(Aspect.QUOTA, *key, source_value, target_value, OF_CLUSTERS)
+                )
+        self.out.add(Aspect.QUOTA, len(keys), deviations)
+
+    def _groups(self) -> None:
+        """Compare the offsets of the target's groups with those that the flow's sync would set, for
+        partitions that have a counterpart on the target.
+        """
+        led = idle_flow_interface(self._setup, self._source, self._target, self.out.notes.append)
+        views = tuple(view for view in led.partitions() if self._matches(view.source.topic))
+        sync_s, target = led.config.groups.sync_s, Coordinators(self._target)
+        led = replace(led, partitions=lambda: views)
+        survey = survey_groups(led, Coordinators(self._source), target)
+        why_off = SYNC_OFF if sync_s is None else ""
+        follows = f"it is active on {led.config.flow.source}, and synchronized every {sync_s} s"
+        offsets = offsets_of(
+            target,
+            [group.name for group in survey.selected if not group.is_share],
+            [group.name for group in survey.selected if group.is_share],
+            furthest=True,
         )
+        deviations: list[Deviation] = []
+        for group in survey.selected:
+            target_offsets = offsets.get(group.name, {})
+            if isinstance(target_offsets, TwinlogError):
+                self.out.note(f"group {group.name} is not compared: {target_offsets}")
+                continue
+            counterpart = survey.there.get(group.name)
+            active = follows if group.is_active else ""
+            why = why_off or why_left_alone(group, counterpart) or active
+            deviations += _group_deviations(group, survey, target_offsets, why)
+        self.out.add(Aspect.GROUP, len(survey.selected), deviations)
 
-
-# Compares topics, partition counts and replication factors, by the clusters' metadata only.
 
 MISSING: Final = "missing"
 SHOWN_VERDICTS: Final = (
@@ -472,67 +495,17 @@ NO_SOURCE: Final = "its source topic no longer exists; the mirror never deletes 
 NOT_NAMED: Final = "no source topic has this name here; the mirror never deletes topics"
 
 
-def remote_names(flow: FlowConfig, topics: Mapping[str, TopicMetadata]) -> dict[str, str]:
+def remote_names(flow: FlowConfig, topics: Iterable[str]) -> dict[str, str]:
     policy = policy_of(flow)
     return {name: policy.format_remote_topic(flow.source_alias, name) for name in topics}
-
-
-def compare_topics(
-    flow: FlowConfig,
-    source_metadata: ClusterMetadata,
-    target_metadata: ClusterMetadata,
-    remote: Mapping[str, str],
-) -> Iterator[Deviation]:
-    """Yield topics that exist on only one of the clusters, and topics that are not copied.
-    `remote`: names of remote topics, by mirrored source topic.
-    """
-    for name, wanted in remote.items():
-        if wanted not in target_metadata.topics:
-            yield Deviation(Aspect.TOPIC, name, "", _size(source_metadata.topics[name]), MISSING)
-    for name, error in refused_names(flow, selected_topics(flow, source_metadata)).items():
-        target = f"not copied [{error.code}]"
-        yield Deviation(Aspect.TOPIC, name, "", _size(source_metadata.topics[name]), target)
-    selector = TopicSelector.of(flow)
-    for name, topic in source_metadata.topics.items():
-        verdict = Verdict.INTERNAL if topic.is_internal else selector.verdict(name)
-        if verdict in SHOWN_VERDICTS:
-            yield Deviation(Aspect.TOPIC, name, "", _size(topic), "", verdict.value)
-    if flow.policy.kind is PolicyKind.IDENTITY:
-        return  # without an alias in names, the target's copies cannot be told from other topics
-    policy = policy_of(flow)
-    copied = {*remote_names(flow, source_metadata.topics).values()}
-    for name, topic in target_metadata.topics.items():
-        if is_own_topic(name) or policy.is_internal_topic(name):
-            continue
-        if is_remote_topic_of(policy, flow.source_alias, name) and name not in copied:
-            # with rename rules, the source topic's name cannot be derived from the remote name
-            renames = bool(flow.policy.renames)
-            upstream = name if renames else policy.upstream_topic(name) or name
-            note = (NO_SOURCE, NOT_NAMED)[renames]
-            yield Deviation(Aspect.TOPIC, upstream, "", MISSING, _size(topic), note)
 
 
 def _size(topic: TopicMetadata) -> str:
     return plural(len(topic.partitions), "partition")
 
 
-def compare_partitions(
-    flow: FlowConfig,
-    source_topics: Mapping[str, TopicMetadata],
-    target_topics: Mapping[str, TopicMetadata],
-    remote: Mapping[str, str],
-) -> Iterator[Deviation]:
-    """Yield differing partition counts. A remote topic gets new partitions when its source topic
-    does, but partitions are never removed.
-    """
-    for name, target_topic in remote.items():
-        topic = target_topics.get(target_topic)
-        if topic is None or topic.error:
-            continue
-        wanted, count = len(source_topics[name].partitions), len(topic.partitions)
-        if count != wanted:
-            why = _why_other_count(flow, more=count > wanted)
-            yield Deviation(Aspect.PARTITIONS, name, "", str(wanted), str(count), why)
+def _factors(topic: TopicMetadata) -> list[int]:
+    return sorted({len(partition.replicas) for partition in topic.partitions})
 
 
 def _why_other_count(flow: FlowConfig, *, more: bool) -> str:
@@ -543,73 +516,10 @@ def _why_other_count(flow: FlowConfig, *, more: bool) -> str:
     return "additional partitions on the target are never removed"
 
 
-def compare_replication(
-    flow: FlowConfig,
-    source_topics: Mapping[str, TopicMetadata],
-    target_topics: Mapping[str, TopicMetadata],
-    remote: Mapping[str, str],
-) -> Iterator[Deviation]:
-    """Yield replication factors that differ from `replication.factor`. If it is not set, or the
-    topic has it, yield factors that differ from the source topic's, for information only.
-    """
-    factor = flow.new_topics.replication_factor
-    for name, target_topic in remote.items():
-        topic = target_topics.get(target_topic)
-        if topic is None or not topic.partitions or not source_topics[name].partitions:
-            continue
-        counts = sorted({len(partition.replicas) for partition in topic.partitions})
-        text = ", ".join(map(str, counts))
-        if factor > 0 and counts != [factor]:
-            expected = f"replication.factor = {factor}"
-            yield Deviation(Aspect.REPLICATION_FACTOR, name, "", expected, text)
-        source_counts = sorted(
-            {len(partition.replicas) for partition in source_topics[name].partitions}
-        )
-        if source_counts != counts and (factor <= 0 or counts == [factor]):
-            why = "replication.factor sets that of remote topics"
-            expected = ", ".join(map(str, source_counts))
-            yield Deviation(Aspect.REPLICATION_FACTOR, name, "", expected, text, why)
-
-
-# Compares the offsets of the target's groups with those that the flow's sync would set.
-
 SYNC_OFF: Final = "sync.group.offsets.enabled = false"
 ACTIVE_THERE: Final = "it is active on the target, so its own commits count"
 AHEAD: Final = "it is ahead on the target: an idle group is never moved back"
 OTHER_KIND: Final = "a group of another type has that name on the target"
-
-
-def compare_groups(
-    led_flow: LedFlow,
-    source: Coordinators,
-    target: Coordinators,
-    comparison: FlowComparison,
-    *,
-    with_left_alone: bool,
-) -> None:
-    """Compare the selected groups' offsets of partitions that have a counterpart on the target."""
-    sync_s = led_flow.config.groups.sync_s
-    if sync_s is None and not with_left_alone:
-        return
-    survey = survey_groups(led_flow, source, target)
-    why_off = SYNC_OFF if sync_s is None else ""
-    follows = f"it is active on {led_flow.config.flow.source}, and synchronized every {sync_s} s"
-    offsets = offsets_of(
-        target,
-        [group.name for group in survey.selected if not group.is_share],
-        [group.name for group in survey.selected if group.is_share],
-        furthest=True,
-    )
-    deviations: list[Deviation] = []
-    for group in survey.selected:
-        target_offsets = offsets.get(group.name, {})
-        if isinstance(target_offsets, TwinlogError):
-            comparison.note(f"group {group.name} is not compared: {target_offsets}")
-            continue
-        counterpart = survey.there.get(group.name)
-        why = why_off or why_left_alone(group, counterpart) or (follows if group.is_active else "")
-        deviations += _group_deviations(group, survey, target_offsets, why)
-    comparison.add(Aspect.GROUP, len(survey.selected), deviations)
 
 
 def why_left_alone(group: Group, counterpart: Group | None) -> str:
