@@ -96,30 +96,23 @@ def check(
             report for report in reports if report.problem or report.alias not in failed
         ),
         flows=tuple(flows),
-        certificates=over,
+        certificates=tuple(over),
     )
 
 
 def _certificates(
     clusters: Iterable[ClusterSettings],
-) -> tuple[tuple[str, ...], tuple[Problem, ...]]:
+) -> tuple[list[str], list[Problem]]:
     """Return (warnings, problems). `warnings`: a line for each certificate that expires soon.
     `problems`: the certificates that have expired.
     """
-    now = time.time()
-    ends = urgent(certificate_ends(clusters), now)
-    return (
-        tuple(
-            f"{end.line(now)} [CERTIFICATE_ENDS_SOON]"
-            for urgency, end in ends
-            if urgency is ExpiryUrgency.SOON
-        ),
-        tuple(
-            Problem(code="CERTIFICATE_EXPIRED", message=end.line(now))
-            for urgency, end in ends
-            if urgency is ExpiryUrgency.OVER
-        ),
-    )
+    now, ending, over = time.time(), [], []
+    for urgency, end in urgent(certificate_ends(clusters), now):
+        if urgency is ExpiryUrgency.OVER:
+            over.append(Problem(code="CERTIFICATE_EXPIRED", message=end.line(now)))
+        else:
+            ending.append(f"{end.line(now)} [CERTIFICATE_ENDS_SOON]")
+    return ending, over
 
 
 def _reported(settings: ClusterSettings, answer: ClusterMetadata | TwinlogError) -> ClusterReport:

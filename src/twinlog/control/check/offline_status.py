@@ -79,14 +79,6 @@ class TopicBegin:
     offsets: Mapping[int, int]
 
 
-def begins_now(
-    flow: FlowConfig, source: ClusterClient, tps: Iterable[TopicPartition]
-) -> dict[TopicPartition, Begin]:
-    """Return the offsets at which copies of these partitions would begin now."""
-    _, starts = _starts_of(flow, source, list(tps))
-    return begin_offsets(source, starts, isolation=flow.isolation_level)
-
-
 def topic_begins(
     flow: FlowConfig,
     source: ClusterClient,
@@ -109,9 +101,12 @@ def topic_begins(
                 on_problem(begin, name)
             elif begin is not None:
                 offsets[tp.partition] = begin
-                if end is not None and tp not in of_group:
-                    for error in errors_beyond_end(tp, begin, end):
-                        on_problem(error, name)
+                if end is not None and tp not in of_group and begin > end:
+                    text = (
+                        f"{tp}: twinlog.start begins at offset {begin}, but the log ends at {end}: "
+                        "correct the offset, or use latest"
+                    )
+                    on_problem(PartitionError(text, code="START_BEYOND_END"), name)
         grouped = any(tp in of_group for tp in tps)
         configured = (
             f"group {flow.source_group.group_id}" if grouped else flow.start.topic(name).text
@@ -121,16 +116,6 @@ def topic_begins(
             text=_begin_text(configured, kinds, offsets, len(tps)), offsets=offsets
         )
     return out
-
-
-def errors_beyond_end(tp: TopicPartition, begin: int, end: int) -> Iterator[PartitionError]:
-    """Yield an error if the configured start offset is after the log end."""
-    if begin > end:
-        yield PartitionError(
-            f"{tp}: twinlog.start begins at offset {begin}, but the log ends at {end}: correct "
-            "the offset, or use latest",
-            code="START_BEYOND_END",
-        )
 
 
 def _starts_of(
@@ -399,7 +384,8 @@ class _OfflineFlow:
         never_copied = [
             replica.pair.source for replica in replicas if replica.copied.ordinal is None
         ]
-        begins = begins_now(self._flow, self._source, [*never_copied, *new])
+        _, starts = _starts_of(self._flow, self._source, [*never_copied, *new])
+        begins = begin_offsets(self._source, starts, isolation=self._flow.isolation_level)
         parts = [
             self._partition(replica, begins.get(replica.pair.source), now_ms)
             for replica in replicas

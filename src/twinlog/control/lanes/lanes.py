@@ -204,7 +204,8 @@ class Lease:
     @property
     def is_deserted(self) -> bool:
         """Return True if no lane is left, and none will connect."""
-        never_came = not self.was_heard and self.age_s > HELLO_WITHIN_S
+        age_s = self.clock.monotonic() - self.started
+        never_came = not self.was_heard and age_s > HELLO_WITHIN_S
         return (self.fell_silent or never_came) and not self.lanes
 
     def tick(self) -> None:
@@ -249,10 +250,6 @@ class Lease:
     def is_over(self) -> bool:
         """Return True if the lease has no lane, and its job had enough time to end by itself."""
         return not self.lanes and self.clock.monotonic() - self.changed > JOB_ENDS_WITHIN_S
-
-    @property
-    def age_s(self) -> float:
-        return self.clock.monotonic() - self.started
 
 
 def spread_over_lanes(

@@ -22,7 +22,7 @@ from twinlog.config.keys.key_table import TRANSFORMS_REMOVED
 from twinlog.config.regex.patterns import NamePattern
 from twinlog.control.lanes.partitions import Partition
 from twinlog.lane.messages import Fan, FanBranch, Take, TakePartition
-from twinlog.mirror.findings import LogFinding, partitions_differ
+from twinlog.mirror.findings import partitions_differ
 from twinlog.mirror.map.offset_map import PartitionKey, PartitionMap, Run
 from twinlog.mirror.map.runs import ORDINAL, following
 from twinlog.mirror.plan import PartitionPlan
@@ -85,15 +85,11 @@ def take_of(
     """Return the message for one partition, with its map's end if the lane must search there.
     `maps` must contain all maps of the partition's topic.
     """
-    plan = partition.plan
-    partition_map = maps.get(plan.map_key)
+    plan, searches = partition.plan, partition.handed is None
+    has_map, partition_map = plan.map_key in maps, _map_of(plan.map_key, maps)
     fan = None if not plan.targets else _fan(plan, maps)
-    searches = partition_map is not None and partition.handed is None
-    runs, runs_from = (
-        runs_for_start(partition_map, most_runs)
-        if partition_map is not None and searches
-        else ((), -1)
-    )
+    runs, runs_from = runs_for_start(partition_map, most_runs) if searches else ((), -1)
+    fingerprints = partition_map.fingerprints if searches else {}
     return TakePartition(
         source=plan.source,
         target=plan.target,
@@ -106,20 +102,18 @@ def take_of(
         compresses=plan.compresses,
         start=start,
         group_at=_group_start(plan, maps),
-        began_at=-1 if partition_map is not None else _latest_start(plan, maps),
-        former_partitions=() if partition_map is not None else former_copy_targets(plan, maps),
-        had_former_copy=partition_map is None and _had_former_copy(plan, maps),
+        began_at=-1 if has_map else _latest_start(plan, maps),
+        former_partitions=() if has_map else former_copy_targets(plan, maps),
+        had_former_copy=not has_map and _had_former_copy(plan, maps),
         # `has_written` of a keyed partition only shows that one of its branches has written
         had_row=plan.had_row or (partition.has_written and not plan.targets),
         end=plan.end,
         runs=runs,
         runs_from=runs_from,
-        open_from=partition_map.open_from if partition_map is not None and searches else -1,
-        mark=None if partition_map is None else partition_map.mark,
-        fingerprints={}
-        if partition_map is None or not searches
-        else _fingerprints(partition_map, runs_from),
-        our_producers=() if partition_map is None else tuple(sorted(partition_map.producers)),
+        open_from=partition_map.open_from if searches else -1,
+        mark=partition_map.mark,
+        fingerprints={at: crc for at, crc in fingerprints.items() if at >= runs_from},
+        our_producers=tuple(sorted(partition_map.producers)),
         acked_ordinal=partition.acked_ordinal,
         acked_epoch=partition.acked_epoch,
         lost=partition.lost,
@@ -128,8 +122,8 @@ def take_of(
         skips=tuple(skip.skipped for skip in partition.skips),
         accepted=tuple(acceptance.accepted for acceptance in partition.accepted),
         transform=plan.transform,
-        written_by="" if partition_map is None else partition_map.transform,
-        transformed=() if partition_map is None else partition_map.transformed,
+        written_by=partition_map.transform,
+        transformed=partition_map.transformed,
         late_requests_ms=int(partition.waits_s() * 1000),
     )
 
@@ -246,29 +240,34 @@ def partitioned_as_before(
         if not other:
             out.append(partition)
             continue
-        moved = _partitions_differ(plan, max(other))
+        began_with = max(other)
+        before = (
+            f"was partitioned by key into {began_with} target partitions"
+            if began_with
+            else "kept its partitions"
+        )
+        moved = partitions_differ(plan.source, plan.target, before)
         message = moved.worded(flow, is_shared=partition.is_shared)
         partition.note_failure(moved.code, message, retriable=False)
     return out
 
 
-def _partitions_differ(plan: PartitionPlan, began: int) -> LogFinding:
-    before = (
-        f"was partitioned by key into {began} target partitions" if began else "kept its partitions"
-    )
-    return partitions_differ(plan.source, plan.target, before)
+def _map_of(key: PartitionKey, maps: Maps) -> PartitionMap:
+    """Return the partition's map, or an empty one if it has no row."""
+    known = maps.get(key)
+    return PartitionMap(key=key, topic="") if known is None else known
 
 
 def _fan(plan: PartitionPlan, maps: Maps) -> Fan:
     branches = []
     for number in range(plan.targets):
-        known = maps.get(plan.map_key._replace(branch=number, branches=plan.targets))
+        known = _map_of(plan.map_key._replace(branch=number, branches=plan.targets), maps)
         branches.append(
             FanBranch(
                 target=TopicPartition(plan.target.topic, number),
-                runs=() if known is None else _from_mark(known),
-                mark=None if known is None else known.mark,
-                our_producers=() if known is None else tuple(sorted(known.producers)),
+                runs=_from_mark(known),
+                mark=known.mark,
+                our_producers=tuple(sorted(known.producers)),
             )
         )
     return Fan(producer_id=plan.producer_id, branches=tuple(branches))
@@ -357,7 +356,3 @@ def _had_former_copy(plan: PartitionPlan, maps: Maps) -> bool:
         and (known.topic, key.partition) == (plan.source.topic, plan.source.partition)
         for key, known in maps.items()
     )
-
-
-def _fingerprints(partition_map: PartitionMap, runs_from: int) -> dict[int, int]:
-    return {at: crc for at, crc in partition_map.fingerprints.items() if at >= runs_from}

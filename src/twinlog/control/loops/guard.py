@@ -271,7 +271,8 @@ class LoopGuard:
         are empty if it may add them. Only the code is empty if the reason has no code of its own.
         """
         if topic.target not in self._begun:
-            if self.config.policy.kind is not PolicyKind.IDENTITY or _is_empty(target, remote):
+            is_identity = self.config.policy.kind is PolicyKind.IDENTITY
+            if not is_identity or empty_logs(target, remote.tps) == {*remote.tps}:
                 return "", ""
             return "it holds records that this flow did not write", ""
         if self.handed is None:
@@ -472,11 +473,6 @@ def _current_topic_of(other: CopyRow, row: CopyRow, target_metadata: ClusterMeta
         if topic is not None and other.is_of(name, topic.topic_id):
             return name
     return ""
-
-
-def _is_empty(target: ClusterClient, topic: TopicMetadata) -> bool:
-    """Return True if all partitions are known to be empty: no records, and all leaders respond."""
-    return empty_logs(target, topic.tps) == {*topic.tps}
 
 
 # A discovery compares every topic with the flow's begun copies. They are indexed by name, because a
