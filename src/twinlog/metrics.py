@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 
 class SeriesKind(StrEnum):
@@ -193,8 +193,7 @@ BYTE_COUNT: Final = _mm2("byte_count", "bytes of batches that the target has acc
 BYTE_RATE: Final = _mm2("byte_rate", "bytes a second, over the last minute")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TimingMetrics:
+class TimingMetrics(NamedTuple):
     """The four metrics of a duration: its last value, and its minimum, maximum and average over the
     last minute.
     """
@@ -203,10 +202,6 @@ class TimingMetrics:
     least: Metric
     most: Metric
     average: Metric
-
-    @property
-    def all(self) -> tuple[Metric, ...]:
-        return self.last, self.least, self.most, self.average
 
 
 def _timing(
@@ -241,9 +236,9 @@ MM2: Final = (
     RECORD_RATE,
     BYTE_COUNT,
     BYTE_RATE,
-    *RECORD_AGE.all,
-    *REPLICATION_LATENCY.all,
-    *CHECKPOINT_LATENCY.all,
+    *RECORD_AGE,
+    *REPLICATION_LATENCY,
+    *CHECKPOINT_LATENCY,
 )
 
 PLUGINS: Final = "kafka_connect_plugins_"

@@ -243,7 +243,7 @@ def test_the_service_manager_gets_one_line(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(
         "twinlog.control.watch.service._send", lambda _to, lines: sent.append(list(lines))
     )
-    notifier = ServiceNotifier("@x", wants_watchdog=False, stop=threading.Event())
+    notifier = ServiceNotifier({"NOTIFY_SOCKET": "@x"}, os.getpid(), threading.Event())
     notifier.update([flow(flow=f"A->B\nMAINPID=1{EVIL}")])
     assert not any("\n" in line for lines in sent for line in lines)
 

@@ -88,7 +88,7 @@ def test_the_flows_problem_is_shown_once() -> None:
 
 def test_partitions_that_the_flow_speaks_for_do_not_part_from_the_others() -> None:
     """At the start of an outage, only some partitions have noticed it. If the whole flow waits
-    because of the same problem (`shows_problem_of`), `status` shows all partitions of the topic in
+    because of the same problem (`shows_problem`), `status` shows all partitions of the topic in
     one row. If the flow's problem is a different one, that partition has its own row.
     """
     parts = partition(), partition(number=1, code="UNREACHABLE", message="B: refused")

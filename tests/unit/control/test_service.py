@@ -42,7 +42,7 @@ def environment(address: str, **more: str) -> dict[str, str]:
 def test_ready_comes_once_and_the_status_when_it_changes(tmp_path: Path) -> None:
     stop = threading.Event()
     with manager(str(tmp_path / "notify")) as sock:
-        notifier = ServiceNotifier.of(environment(str(tmp_path / "notify")), os.getpid(), stop)
+        notifier = ServiceNotifier(environment(str(tmp_path / "notify")), os.getpid(), stop)
         assert received(sock) == []
         notifier.update([flow(state="STARTING")])
         assert received(sock) == ["READY=1", "STATUS=A->B STARTING"]
@@ -55,7 +55,7 @@ def test_ready_comes_once_and_the_status_when_it_changes(tmp_path: Path) -> None
 def test_stopping_comes_once(tmp_path: Path) -> None:
     stop = threading.Event()
     with manager(str(tmp_path / "notify")) as sock:
-        notifier = ServiceNotifier.of(environment(str(tmp_path / "notify")), os.getpid(), stop)
+        notifier = ServiceNotifier(environment(str(tmp_path / "notify")), os.getpid(), stop)
         notifier.update([flow()])
         stop.set()
         notifier.update([flow()])
@@ -78,7 +78,7 @@ def test_the_watchdog_is_fed_by_each_report_where_it_is_on(
     tmp_path: Path, more: dict[str, str], wanted: bool
 ) -> None:
     with manager(str(tmp_path / "notify")) as sock:
-        notifier = ServiceNotifier.of(
+        notifier = ServiceNotifier(
             environment(str(tmp_path / "notify"), **more), os.getpid(), threading.Event()
         )
         for _ in range(3):
@@ -90,20 +90,20 @@ def test_the_watchdog_is_fed_by_each_report_where_it_is_on(
 def test_an_abstract_address() -> None:
     name = f"twinlog-test-{os.getpid()}"
     with manager(f"\0{name}") as sock:
-        notifier = ServiceNotifier.of(environment(f"@{name}"), os.getpid(), threading.Event())
+        notifier = ServiceNotifier(environment(f"@{name}"), os.getpid(), threading.Event())
         notifier.update([flow()])
         assert "READY=1" in received(sock)
 
 
 def test_a_service_manager_that_is_gone_stops_nothing(tmp_path: Path) -> None:
     gone = environment(str(tmp_path / "gone"))
-    notifier = ServiceNotifier.of(gone, os.getpid(), threading.Event())
+    notifier = ServiceNotifier(gone, os.getpid(), threading.Event())
     notifier.update([flow()])
     notifier.stopping()
 
 
 def test_without_a_service_manager_nothing_is_sent() -> None:
-    notifier = ServiceNotifier.of({"WATCHDOG_USEC": "1000"}, os.getpid(), threading.Event())
+    notifier = ServiceNotifier({"WATCHDOG_USEC": "1000"}, os.getpid(), threading.Event())
     notifier.update([flow()])
     notifier.stopping()
 

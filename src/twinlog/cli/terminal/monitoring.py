@@ -80,7 +80,7 @@ def watched(
         series = replace(current.config.series, names=names)
     monitor = Monitor(thread_watch=thread_watch, series=series)
     events = EventLog(config)
-    notifier = ServiceNotifier.of(os.environ, os.getpid(), stop)
+    notifier = ServiceNotifier(os.environ, os.getpid(), stop)
     logged: dict[str, tuple[str, float]] = {}
     """By flow: the text with which its state was logged last, and when."""
 

@@ -446,7 +446,7 @@ def failing(
     out: dict[FailureKey, list[PartitionSnapshot]] = {}
     for flow in flows:
         for part in flow.partitions:
-            if flow.shows_problem_of(part):
+            if flow.shows_problem(part.code, part.message):
                 continue
             waits = part.since_ms and now_ms - part.since_ms > PASSING_TROUBLE_MS
             if part.code and (part.state is PartitionState.FAILED or waits):

@@ -104,7 +104,7 @@ def rows(flow: FlowStatus) -> list[Row]:
     """Return a row per topic, or several if partitions differ in problems or unusual states."""
     topics: dict[str, dict[tuple[str, str], list[PartitionStatus]]] = {}
     for part in flow.partitions:
-        code = "" if flow.shows_problem_of(part) else part.code
+        code = "" if flow.shows_problem(part.code, part.message) else part.code
         state = "" if not code and part.state in AS_USUAL else part.state
         topics.setdefault(part.topic, {}).setdefault((state, code), []).append(part)
     return [
@@ -177,7 +177,7 @@ def troubles(flow: FlowStatus, shown_rows: Iterable[Row]) -> Iterator[tuple[Row,
     """Yield groups of rows with the same problem, except problems that are shown with the flow."""
     same: dict[tuple[str, str, str], list[Row]] = {}
     for shown_row in shown_rows:
-        if shown_row.trouble and not flow.shows_problem_of(shown_row):
+        if shown_row.trouble and not flow.shows_problem(shown_row.code, shown_row.message):
             key = (shown_row.state, shown_row.code, shown_row.message)
             same.setdefault(key, []).append(shown_row)
     yield from map(tuple, same.values())

@@ -23,7 +23,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Final, Self
+from typing import Final
 
 from twinlog.control.watch.snapshot import FlowSnapshot
 from twinlog.shown import shown
@@ -40,23 +40,15 @@ STATUS_FLOWS: Final = 5
 class ServiceNotifier:
     """Notifies the service manager of this process."""
 
-    def __init__(self, address: str | None, *, wants_watchdog: bool, stop: threading.Event) -> None:
-        self._address = address
-        self._wants_watchdog = wants_watchdog
+    def __init__(self, environment: Mapping[str, str], pid: int, stop: threading.Event) -> None:
+        """`environment`: that of the process. `stop` is set when shutdown begins."""
+        self._address = environment.get(NOTIFY_SOCKET) or None
+        asked = environment.get(WATCHDOG_USEC, "0")
+        is_ours = environment.get(WATCHDOG_PID, str(pid)) == str(pid)
+        self._wants_watchdog = is_ours and asked.isdigit() and int(asked) > 0
         self._stop = stop
         self._is_ready = self._is_stopping = False
         self._status = ""
-
-    @classmethod
-    def of(cls, environment: Mapping[str, str], pid: int, stop: threading.Event) -> Self:
-        """Create a notifier from the process's environment; `stop` is set when shutdown begins."""
-        asked = environment.get(WATCHDOG_USEC, "0")
-        is_ours = environment.get(WATCHDOG_PID, str(pid)) == str(pid)
-        return cls(
-            environment.get(NOTIFY_SOCKET) or None,
-            wants_watchdog=is_ours and asked.isdigit() and int(asked) > 0,
-            stop=stop,
-        )
 
     def update(self, flows: list[FlowSnapshot]) -> None:
         """Send the state of the flows after a turn of the supervisor."""

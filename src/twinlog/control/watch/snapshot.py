@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
 from msgspec import Struct, convert, field
 
@@ -120,16 +119,6 @@ class PartitionSnapshot(PartitionStatus, frozen=True, kw_only=True):
     """Age of batches when they were acknowledged; None before the first batch."""
 
 
-class HasProblem(Protocol):
-    """A partition, or partitions with the same problem."""
-
-    @property
-    def code(self) -> str: ...
-
-    @property
-    def message(self) -> str: ...
-
-
 class GroupPosition(Struct, frozen=True, kw_only=True):
     """A group's position in one target partition; unknown offsets are None."""
 
@@ -206,12 +195,14 @@ class FlowStatus(Struct, frozen=True, kw_only=True):
 
     def why(self, now_ms: int) -> str:
         """Return the reason, with the time of the next attempt."""
-        return with_next_try(self.reason, self.next_try_ms, now_ms)
+        if not self.next_try_ms:
+            return self.reason
+        left_s = max(0, self.next_try_ms - now_ms) / 1000
+        return f"{self.reason}; next try in {duration(left_s)}"
 
-    def shows_problem_of(self, partition: HasProblem) -> bool:
-        """Return True if the flow itself waits because of the partition's problem."""
-        is_same = bool(partition.code) and partition.code == self.code
-        return is_same and partition.message in self.reason
+    def shows_problem(self, code: str, message: str) -> bool:
+        """Return True if the flow itself waits because of this problem of a partition."""
+        return bool(code) and code == self.code and message in self.reason
 
     @property
     def records(self) -> int:
@@ -259,10 +250,3 @@ class FlowSnapshot(FlowStatus, frozen=True, kw_only=True):
     def status(self) -> FlowStatus:
         """Return the values that are written to the status file."""
         return convert(self, FlowStatus, from_attributes=True)
-
-
-def with_next_try(reason: str, next_try_ms: int, now_ms: int) -> str:
-    """Return a flow's reason, with the time until the next attempt if known."""
-    if not next_try_ms:
-        return reason
-    return f"{reason}; next try in {duration(max(0, next_try_ms - now_ms) / 1000)}"

@@ -82,17 +82,13 @@ def status_folder() -> Path:
     temporary folder. Raises EnvironmentMissing if the folder cannot be used, and FolderNotPrivate
     if other users have access to it.
     """
-    folder = _folder()
+    base = xdg_folder(os.environ, "XDG_RUNTIME_DIR")
+    folder = base / "twinlog" if base else temporary_root() / f"twinlog-{os.getuid()}"
     with usable(folder, TODO):
         make_private(folder, TODO)
         if not os.access(folder, os.W_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(folder))
     return folder
-
-
-def _folder() -> Path:
-    base = xdg_folder(os.environ, "XDG_RUNTIME_DIR")
-    return base / "twinlog" if base else temporary_root() / f"twinlog-{os.getuid()}"
 
 
 def write_status(path: Path, text: str) -> None:

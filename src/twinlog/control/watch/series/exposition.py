@@ -27,6 +27,7 @@ from twinlog.control.watch.monitor import accepts_name
 from twinlog.control.watch.series.readings import Count, Reading
 from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
 from twinlog.metrics import Metric, TimingMetrics
+from twinlog.model import Flow
 from twinlog.quantities import known, largest, total
 
 # Encodes series as Prometheus' text or OpenMetrics, as the library does, in a third of its time.
@@ -131,7 +132,8 @@ class _Series:
         self._clusters()
         ready = {group.flow: group.is_ready for group in self._reading.readiness}
         for flow in self._reading.flows:
-            labels = flow_labels(flow)
+            name = Flow.of(flow.flow)
+            labels = name.source, name.target
             self._flow(flow, labels)
             self._add(metrics.FLOW_READY, labels, float(ready.get(flow.flow, False)))
             # a partition with a problem may occur twice: in its former state, which has the counts,
@@ -148,8 +150,8 @@ class _Series:
         """Add totals of all flows that this process has run, including those it no longer runs."""
         counts: dict[tuple[str, str], Count] = {}
         for name, copied in self._reading.totals.items():
-            source, _, target = name.partition("->")
-            for labels in ((source, "from"), (target, "into")):
+            flow = Flow.of(name)
+            for labels in ((flow.source, "from"), (flow.target, "into")):
                 before = counts.get(labels, Count())
                 counts[labels] = Count(before.records + copied.records, before.bytes + copied.bytes)
         for labels, copied in counts.items():
@@ -303,7 +305,7 @@ class _Series:
         def add(metric: Metric, labels: tuple[str, ...], value: float) -> None:
             if MetricNames.LEGACY in names:
                 self._add(metric, labels, value)
-            is_checkpoint = metric in metrics.CHECKPOINT_LATENCY.all
+            is_checkpoint = metric in metrics.CHECKPOINT_LATENCY
             plugin = metrics.CHECKPOINT_CONNECTOR if is_checkpoint else metrics.SOURCE_CONNECTOR
             self._add(metrics.PLUGIN_NAMES[metric.name], (plugin, "0", *labels), value)
 
@@ -333,12 +335,6 @@ def _versions() -> tuple[str, str, str]:
     except PackageNotFoundError:
         spark = ""
     return __version__, platform.python_version(), spark
-
-
-def flow_labels(flow: FlowSnapshot) -> tuple[str, str]:
-    """Return the source and the target of a flow, from its name."""
-    source, _, target = flow.flow.partition("->")
-    return source, target
 
 
 def consumer(flow: FlowSnapshot) -> str:

@@ -27,10 +27,6 @@ class Rate:
     bytes: float = 0.0
 
 
-def _unknown_rate(_at: float, _flow: str, _part: PartitionSnapshot) -> Rate:
-    return Rate()
-
-
 class Count(NamedTuple):
     """Records and bytes that this process has written to the target."""
 
@@ -46,7 +42,7 @@ class Reading:
     """Monotonic time in seconds."""
     flows: Sequence[FlowSnapshot]
     readiness: Sequence[FlowReadiness]
-    rate: Callable[[float, str, PartitionSnapshot], Rate] = _unknown_rate
+    rate: Callable[[float, str, PartitionSnapshot], Rate] = lambda *_: Rate()
     """Returns the rate of a partition (`PartitionRates.rate`)."""
     totals: Mapping[str, Count] = field(default_factory=dict)
     """Totals of every flow that this process has run, by the flow's name."""
