@@ -554,9 +554,6 @@ def _settings(settings: Iterable[tuple[str, Setting]]) -> Iterator[str]:
 
 _VARIABLE: Final = re.compile(r"\$\{[^}]*:")
 _ENDS_IN_ESCAPE: Final = re.compile(r"(?<!\\)(?:\\\\)*\\\Z")
-_JAAS_OPTION: Final = re.compile(
-    r"""([\w.]+)\s*=\s*("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[^\s;"']+)"""
-)
 
 
 class SecretsUnknown(Exception):
@@ -589,8 +586,8 @@ def _settings_of_lines(path: Path, text: str) -> Iterator[Setting]:
             yield Setting(key=entry.key, value=entry.value, file=str(path))
             # if the backslash at the end of a line is missing, the rest of a JAAS line is parsed as
             # a key. So search the whole entry for options
-            for name, value in _JAAS_OPTION.findall(f"{entry.key}={entry.value}"):
-                yield Setting(key=name, value=value.strip("\"'"), file=str(path))
+            for name, value in _options(f"{entry.key}={entry.value}"):
+                yield Setting(key=name, value=value, file=str(path))
 
 
 def _logical_lines(text: str) -> Iterator[str]:
