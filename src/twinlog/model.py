@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self, TypeVar
+
+T = TypeVar("T")
 
 
 class TopicPartition(NamedTuple):
@@ -124,6 +127,12 @@ def text_as(kind: Any, value: Any) -> Any:
     if type(value) is not str:
         raise TypeError(f"{type(value).__name__} instead of text")
     return kind(value)
+
+
+def batched(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    """Yield the items in portions (`itertools.batched` needs Python 3.12)."""
+    for start in range(0, len(items), size):
+        yield items[start : start + size]
 
 
 SEQUENCE_MODULUS = 1 << 31

@@ -36,12 +36,12 @@ from twinlog.lane.sides.background import JobKind
 from twinlog.lane.sides.log_view import ClusterLogView
 from twinlog.lane.watches.stalls import NO_LEADER_AFTER_S, NoLeaderWatch
 from twinlog.mirror.copy.dead_letters import LetterOrigin, origin_of_copy, origin_of_letter
-from twinlog.mirror.start.cold_start import batched, starts_in_groups
+from twinlog.mirror.start.cold_start import starts_in_groups
 from twinlog.mirror.start.fan_start import find_fan_start
 from twinlog.mirror.start.our_end import LongSearch
 from twinlog.mirror.start.request import StartRequest, StartRules
 from twinlog.mirror.start_point import CopyRules, KnownDeadLetters, StartPoint
-from twinlog.model import TopicPartition
+from twinlog.model import TopicPartition, batched
 
 log = logging.getLogger(__name__)
 

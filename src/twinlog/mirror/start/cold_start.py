@@ -34,7 +34,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
 from twinlog.errors import Fate, PartitionError, TwinlogError
 from twinlog.mirror.ports import (
@@ -51,10 +51,16 @@ from twinlog.mirror.start.our_end import last_before_mark
 from twinlog.mirror.start.position import StartSearch
 from twinlog.mirror.start.request import StartRequest, StartRules
 from twinlog.mirror.start_point import StartPoint
-from twinlog.model import NO_TOPIC_ID, Isolation, StartAt, StartKind, TopicId, TopicPartition
+from twinlog.model import (
+    NO_TOPIC_ID,
+    Isolation,
+    StartAt,
+    StartKind,
+    TopicId,
+    TopicPartition,
+    batched,
+)
 from twinlog.wire.record_batch import read_headers
-
-T = TypeVar("T")
 
 ATTEMPTS: Final = 5
 """Maximum number of times that a changing producer state is queried again."""
@@ -327,9 +333,3 @@ def with_begin(
         return request
     begin = answer_of(begins, request.source, view, "its leader does not report the start offset")
     return replace(request, begin=begin)
-
-
-def batched(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
-    """Yield the items in portions (`itertools.batched` needs Python 3.12)."""
-    for start in range(0, len(items), size):
-        yield items[start : start + size]
