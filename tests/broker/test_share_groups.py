@@ -15,7 +15,6 @@ from tests.support.groups import Pair, commit, committed, numbered, with_transac
 from tests.support.mirror import Mirror
 from tests.support.share import begin_at, from_the_start, in_group, stands_at, take, take_to
 from tests.support.topics import create_topic, delete_records, end_offsets
-from twinlog.cluster.groups.share_groups import fetch_furthest_offsets
 from twinlog.control.groups.checkpoints import WITHOUT_SYNC, ShareGroups
 from twinlog.control.groups.group_sync import Skipped
 from twinlog.sandbox import LocalCluster
@@ -97,7 +96,7 @@ def test_group_may_be_further_than_brokers_tell(
 
     def told() -> tuple[int, int]:
         surely = stands_at(source_cluster, group, fresh_topic)
-        return surely, stands_at(source_cluster, group, fresh_topic, fetch_furthest_offsets)
+        return surely, stands_at(source_cluster, group, fresh_topic, furthest=True)
 
     assert told() == (-1, -1)
     take(source_cluster, group, fresh_topic, 3, 2)

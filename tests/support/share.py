@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from confluent_kafka import AcknowledgeType, ShareConsumer
@@ -14,15 +14,14 @@ from tests.support.settings import settings_of
 from tests.support.topics import admin
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.groups.coordinators import Coordinators
-from twinlog.cluster.groups.group_offsets import Committed, GroupOffsets
-from twinlog.cluster.groups.share_groups import alter_start_offsets, fetch_start_offsets
+from twinlog.cluster.groups.group_offsets import Committed
+from twinlog.cluster.groups.share_groups import alter_start_offsets, fetch_share_offsets
 from twinlog.errors import TwinlogError
 from twinlog.model import TopicPartition
 from twinlog.sandbox import LocalCluster
 
 __all__ = ["begin_at", "from_the_start", "in_group", "stands_at", "take", "take_to"]
 
-Fetch = Callable[[Coordinators, Iterable[str]], dict[str, GroupOffsets | TwinlogError]]
 
 FROM_THE_START = {
     "share.auto.offset.reset": "earliest",
@@ -116,12 +115,11 @@ def begin_at(cluster: LocalCluster, topic: str, groups: Mapping[str, int]) -> No
             assert answer == {tp: None}
 
 
-def stands_at(
-    cluster: LocalCluster, group: str, topic: str, fetch: Fetch = fetch_start_offsets
-) -> int:
+def stands_at(cluster: LocalCluster, group: str, topic: str, *, furthest: bool = False) -> int:
     """Return the group's start offset in partition 0, or -1 if it has none."""
     with ClusterClient(settings_of(cluster)) as client:
-        found = fetch(Coordinators(client), [group])[group]
+        coordinators = Coordinators(client)
+        found = fetch_share_offsets(coordinators, [group], furthest=furthest)[group]
     assert not isinstance(found, TwinlogError), found
     tp = TopicPartition(topic, 0)
     return found[tp].offset if tp in found else -1

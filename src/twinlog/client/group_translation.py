@@ -17,7 +17,7 @@ from twinlog.client.export import first_records
 from twinlog.cluster.client import ClusterClient, prompt_client
 from twinlog.cluster.groups.coordinators import Coordinators
 from twinlog.cluster.groups.group_offsets import fetch_offsets
-from twinlog.cluster.groups.share_groups import fetch_start_offsets
+from twinlog.cluster.groups.share_groups import fetch_share_offsets
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.cluster.topics.internal_log import read_to_end
 from twinlog.config.flow.schema import FlowConfig
@@ -261,7 +261,7 @@ def _committed(client: ClusterClient, group: str) -> dict[TopicPartition, int]:
     committed = fetch_offsets(coordinators, [group])[group]
     if not committed:  # then the group may be a share group
         with suppress(Unsupported):
-            committed = fetch_start_offsets(coordinators, [group])[group]
+            committed = fetch_share_offsets(coordinators, [group])[group]
     offsets = or_raise(committed)
     if not offsets:
         raise FlowError(

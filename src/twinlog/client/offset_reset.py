@@ -43,7 +43,7 @@ from twinlog.cluster.groups.group_offsets import (
     fetch_offsets,
     is_refused_as_active,
 )
-from twinlog.cluster.groups.share_groups import alter_start_offsets, fetch_start_offsets, offsets_of
+from twinlog.cluster.groups.share_groups import alter_start_offsets, fetch_share_offsets, offsets_of
 from twinlog.cluster.logs.offsets import EARLIEST, LATEST, OffsetResult, list_offsets
 from twinlog.cluster.net.metadata import ClusterMetadata, Operation
 from twinlog.encoded import encoded_fields
@@ -337,7 +337,7 @@ class OffsetReset:
         """Return the plan with offsets moved into the current logs. Raises FlowError if the group's
         offsets have changed since the plan, or a topic was deleted or re-created.
         """
-        fetch = fetch_start_offsets if plan.is_share else fetch_offsets
+        fetch = fetch_share_offsets if plan.is_share else fetch_offsets
         committed = or_raise(fetch(self._coordinators, [plan.group])[plan.group])
         now = {tp: before.offset for tp, before in committed.items()}
         moved = [offset.tp for offset in plan.offsets if now.get(offset.tp) != offset.before]

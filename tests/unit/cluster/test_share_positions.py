@@ -49,8 +49,8 @@ def test_bounds_of_a_group_that_starts_at_4(
     monkeypatch.setattr(share_groups, "list_offsets", lambda _, tps, __: dict.fromkeys(tps, read))
     coordinators: Any = SimpleNamespace(client=None)
     found = [
-        fetch(coordinators, ["shop"])["shop"]
-        for fetch in (share_groups.fetch_start_offsets, share_groups.fetch_furthest_offsets)
+        share_groups.fetch_share_offsets(coordinators, ["shop"], furthest=is_upper)["shop"]
+        for is_upper in (False, True)
     ]
     assert found == [
         one if isinstance(one, TwinlogError) else {TP: Committed(offset=one)}

@@ -15,10 +15,12 @@ from kafka.protocol.metadata import FindCoordinatorRequest
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.errors import BrokerRefused, ClusterError, Disconnected, TwinlogError, Unreachable
+from twinlog.model import TopicPartition
 from twinlog.wire.error_codes import (
     COORDINATOR_LOAD_IN_PROGRESS,
     COORDINATOR_NOT_AVAILABLE,
     NOT_COORDINATOR,
+    TOPIC_AUTHORIZATION_FAILED,
     error_for,
 )
 
@@ -125,13 +127,25 @@ class Coordinators:
             out[group] = int(coordinator.node_id) if not code else self.error(code, doing, group)
         return out
 
-    def error(self, code: int, doing: str, group: str, right: str = "DESCRIBE") -> ClusterError:
-        """Return the error for a group's error code. `right` is the permission that was needed."""
+    def error(
+        self,
+        code: int,
+        doing: str,
+        group: str,
+        right: str = "DESCRIBE",
+        tp: TopicPartition | None = None,
+    ) -> ClusterError:
+        """Return the error for the error code of a group, or of its offset in a partition `tp`.
+        `right` is the permission that was needed.
+        """
+        what = f"group {group}"
+        if tp is not None and code == TOPIC_AUTHORIZATION_FAILED:
+            what = f"topic {tp.topic}"
         return error_for(
             code,
             cluster=self.client.alias,
             doing=f"{doing} group {group}",
-            acl=f"{right} on group {group}",
+            acl=f"{right} on {what}",
         )
 
 

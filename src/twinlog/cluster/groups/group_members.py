@@ -19,7 +19,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from kafka.protocol.admin import DescribeGroupsRequest
 
@@ -29,8 +29,11 @@ from twinlog.cluster.groups.group_list import DEAD, Group
 from twinlog.cluster.groups.group_rights import MISSING_IS_DEAD, hidden_groups
 from twinlog.cluster.net.protocol import Message
 from twinlog.errors import TwinlogError, or_raise
+from twinlog.model import batched
 from twinlog.quantities import first_few
-from twinlog.wire.error_codes import GROUP_AUTHORIZATION_FAILED, GROUP_ID_NOT_FOUND, error_for
+from twinlog.wire.error_codes import GROUP_AUTHORIZATION_FAILED, GROUP_ID_NOT_FOUND
+
+T = TypeVar("T")
 
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
@@ -68,36 +71,24 @@ def member_data(coordinators: Coordinators, group: str) -> MemberData:
     the group rebalances. A group that does not exist has no members. Raises TwinlogError.
     """
 
-    def ask(node: int, names: Sequence[str]) -> dict[str, MemberData | TwinlogError]:
-        out: dict[str, MemberData | TwinlogError] = {}
-        request = DescribeGroupsRequest(groups=list(names), include_authorized_operations=False)
-        for described in coordinators.client.attempt(node, request, maximum=MISSING_IS_DEAD).groups:
-            name, code = str(described.group_id), int(described.error_code)
-            if code and code != GROUP_ID_NOT_FOUND:
-                out[name] = coordinators.error(code, "describing", name)
-                continue
-            out[name] = [
-                (bytes(member.member_metadata or b""), bytes(member.member_assignment or b""))
-                for member in described.members
-            ]
-        return out
+    def data_of(member: Message) -> tuple[bytes, bytes]:
+        return bytes(member.member_metadata or b""), bytes(member.member_assignment or b"")
 
-    return or_raise(coordinators.ask([group], ask, doing="describing")[group])
+    described = _describe_members(coordinators, "", [group], data_of, doing="describing")
+    return or_raise(described[group])
 
 
 def group_of(members: MemberData) -> ConnectGroup:
     """Return the state of a group with these members."""
-    count, names = 0, set[str]()
-    is_known = True
+    names, is_known = set[str](), True
     for metadata, assignment in members:
-        count += 1
         try:
             names.update(_names(assignment))
             if had := _assigned_config(metadata):
                 names.update(_names(had))
         except (struct.error, UnicodeDecodeError, ValueError):
             is_known = False
-    return ConnectGroup(members=count, connectors=frozenset(names) if is_known else None)
+    return ConnectGroup(members=len(members), connectors=frozenset(names) if is_known else None)
 
 
 def _assigned_config(metadata: bytes) -> bytes:
@@ -139,7 +130,6 @@ def _string(data: bytes, position: int) -> tuple[str, int]:
 
 
 GROUPS_AT_ONCE: Final = 100
-DOING: Final = "listing the members of"
 
 
 class Member(NamedTuple):
@@ -164,8 +154,18 @@ def group_members(
         by_kind.setdefault(kind if kind in _REQUESTS else "", []).append(group.name)
     out: dict[str, Members | TwinlogError] = {}
     for kind, names in by_kind.items():
-        out.update(_describe_members(coordinators, kind, names))
+        described = _describe_members(
+            coordinators, kind, names, _member_of, doing="listing the members of"
+        )
+        out |= {
+            name: members if isinstance(members, TwinlogError) else tuple(sorted(members))
+            for name, members in described.items()
+        }
     return out
+
+
+def _member_of(member: Message) -> Member:
+    return Member(str(member.client_id), str(member.client_host))
 
 
 def members_text(members: Sequence[Member]) -> str:
@@ -183,27 +183,28 @@ _REQUESTS: Final[Mapping[str, tuple[Callable[[list[str]], Message], int | None]]
 
 
 def _describe_members(
-    coordinators: Coordinators, kind: str, names: Sequence[str]
-) -> dict[str, Members | TwinlogError]:
+    coordinators: Coordinators,
+    kind: str,
+    names: Sequence[str],
+    convert: Callable[[Message], T],
+    *,
+    doing: str,
+) -> dict[str, list[T] | TwinlogError]:
+    """Return the converted members of each group, or an error."""
     request, maximum = _REQUESTS[kind]
 
-    def ask(node: int, group_ids: Sequence[str]) -> dict[str, Members | TwinlogError]:
-        out: dict[str, Members | TwinlogError] = {}
-        for start in range(0, len(group_ids), GROUPS_AT_ONCE):
-            message = request(list(group_ids[start : start + GROUPS_AT_ONCE]))
+    def ask(node: int, group_ids: Sequence[str]) -> dict[str, list[T] | TwinlogError]:
+        out: dict[str, list[T] | TwinlogError] = {}
+        for portion in batched(group_ids, GROUPS_AT_ONCE):
+            message = request(list(portion))
             for group in coordinators.client.attempt(node, message, maximum=maximum).groups:
-                out[str(group.group_id)] = _members_of(coordinators, group)
+                name, code = str(group.group_id), int(group.error_code)
+                out[name] = [convert(member) for member in group.members or ()]
+                if code and code != GROUP_ID_NOT_FOUND:
+                    out[name] = coordinators.error(code, doing, name)
         return out
 
-    return coordinators.ask(names, ask, doing=DOING)
-
-
-def _members_of(coordinators: Coordinators, group: Any) -> Members | TwinlogError:
-    code = int(group.error_code)
-    if code and code != GROUP_ID_NOT_FOUND:
-        return coordinators.error(code, DOING, str(group.group_id))
-    members = (Member(str(each.client_id), str(each.client_host)) for each in group.members or ())
-    return tuple(sorted(members))
+    return coordinators.ask(names, ask, doing=doing)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -248,8 +249,9 @@ class GroupSides:
         group = self.groups.get(name)
         if group is None:
             why = self.unseen.get(name)
-            unseen = GroupSide(state=None, members=None, problem=str(why))
-            return NOT_THERE if why is None else unseen
+            if why is None:
+                return NOT_THERE
+            return GroupSide(state=None, members=None, problem=str(why))
         members = self.members.get(name, ())
         if isinstance(members, TwinlogError):
             return GroupSide(
@@ -270,18 +272,13 @@ def group_sides(
         for name in names
         if name in listed_groups and listed_groups[name].is_active
     ]
-    client = coordinators.client
-    unseen = hidden_groups(client, [name for name in names if name not in listed_groups])
+    unlisted = [name for name in names if name not in listed_groups]
+    unseen = hidden_groups(coordinators.client, unlisted)
     return GroupSides(
         groups=listed_groups,
         members=group_members(coordinators, active),
         unseen={
-            name: error_for(
-                GROUP_AUTHORIZATION_FAILED,
-                cluster=client.alias,
-                doing=f"describing group {name}",
-                acl=f"DESCRIBE on group {name}",
-            )
+            name: coordinators.error(GROUP_AUTHORIZATION_FAILED, "describing", name)
             for name in sorted(unseen)
         },
     )

@@ -23,13 +23,11 @@ from twinlog.cluster.groups.coordinators import Coordinators, is_moved
 from twinlog.cluster.net.connection import Connection
 from twinlog.cluster.net.protocol import Message
 from twinlog.errors import TwinlogError
-from twinlog.model import TopicPartition
+from twinlog.model import TopicPartition, batched
 from twinlog.wire.error_codes import (
     GROUP_ID_NOT_FOUND,
-    TOPIC_AUTHORIZATION_FAILED,
     UNKNOWN_MEMBER_ID,
     UNSTABLE_OFFSET_COMMIT,
-    error_for,
 )
 
 NON_EMPTY_GROUP: Final = 68
@@ -109,8 +107,8 @@ class OffsetReader:
 
         def ask(node: int, group_ids: Sequence[str]) -> dict[str, GroupOffsets | TwinlogError]:
             out: dict[str, GroupOffsets | TwinlogError] = {}
-            for start in range(0, len(group_ids), GROUPS_AT_ONCE):
-                question = _OffsetQuery(node, tuple(group_ids[start : start + GROUPS_AT_ONCE]))
+            for portion in batched(group_ids, GROUPS_AT_ONCE):
+                question = _OffsetQuery(node, tuple(portion))
                 out |= self._ask(question, last.get(question))
             return out
 
@@ -201,8 +199,8 @@ def commit_offsets(
                 stack.enter_context(client.open_connection(node))
                 for _ in range(min(COMMITS_AT_ONCE, len(requests)) - 1)
             ]
-            for start in range(0, len(requests), len(lanes)):
-                now = list(zip(lanes, requests[start : start + len(lanes)], strict=False))
+            for portion in batched(requests, len(lanes)):
+                now = list(zip(lanes, portion, strict=False))
                 for lane, (group, part) in now:
                     lane.begin(_commit(group, part), maximum=BY_NAME)
                 for lane, (group, _) in now:
@@ -283,19 +281,10 @@ def _committed(
     out: dict[TopicPartition, TwinlogError | None] = {}
     for topic in lane.finish().topics:
         for partition in topic.partitions:
-            code, tp = (
-                int(partition.error_code),
-                TopicPartition(str(topic.name), partition.partition_index),
-            )
-            out[tp] = None
-            if code:
-                of_topic = code == TOPIC_AUTHORIZATION_FAILED
-                out[tp] = error_for(
-                    code,
-                    cluster=coordinators.client.alias,
-                    doing=f"committing offsets of {tp} for group {group}",
-                    acl=f"READ on {f'topic {tp.topic}' if of_topic else f'group {group}'}",
-                )
+            code = int(partition.error_code)
+            tp = TopicPartition(str(topic.name), partition.partition_index)
+            doing = f"committing offsets of {tp} for"
+            out[tp] = coordinators.error(code, doing, group, "READ", tp) if code else None
     return out
 
 

@@ -26,6 +26,7 @@ from kafka.protocol.consumer import (
 from kafka.protocol.metadata import FindCoordinatorRequest
 
 from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.groups.coordinators import Coordinators
 from twinlog.cluster.net.connection import Connection
 from twinlog.cluster.net.protocol import Message
 from twinlog.errors import BrokerRefused, Disconnected, TwinlogError
@@ -34,7 +35,6 @@ from twinlog.wire.error_codes import (
     MEMBER_ID_REQUIRED,
     NOT_COORDINATOR,
     UNKNOWN_MEMBER_ID,
-    error_for,
 )
 
 log = logging.getLogger(__name__)
@@ -250,14 +250,7 @@ class GroupCalls:
         return int(answer.node_id)
 
     def _check(self, answer: Message, doing: str) -> None:
-        code = int(answer.error_code)
-        if not code:
-            return
-        if code == UNKNOWN_MEMBER_ID:
-            self.member_id = ""
-        raise error_for(
-            code,
-            cluster=self._client.alias,
-            doing=f"{doing} group {self._group.group_id}",
-            acl=f"READ on group {self._group.group_id}",
-        )
+        if code := int(answer.error_code):
+            if code == UNKNOWN_MEMBER_ID:
+                self.member_id = ""
+            raise Coordinators(self._client).error(code, doing, self._group.group_id, "READ")

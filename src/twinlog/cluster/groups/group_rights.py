@@ -13,10 +13,11 @@ from typing import Final
 from kafka.protocol.admin import DescribeGroupsRequest
 
 from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.groups.coordinators import Coordinators
 from twinlog.cluster.net.metadata import Operation, operations
 from twinlog.cluster.net.protocol import Message
 from twinlog.errors import Unauthorized
-from twinlog.wire.error_codes import GROUP_AUTHORIZATION_FAILED, NONE, error_for, lookup
+from twinlog.wire.error_codes import GROUP_AUTHORIZATION_FAILED, NONE, lookup
 
 WITH_OPERATIONS: Final = 3
 MISSING_IS_DEAD: Final = 5
@@ -31,12 +32,8 @@ def check_group_read(client: ClusterClient, group: str) -> None:
     READ on the group gets an error only if the queried broker happens to be the coordinator.
     """
     if unreadable_groups(client, [group]):
-        raise error_for(
-            GROUP_AUTHORIZATION_FAILED,
-            cluster=client.alias,
-            doing=f"checking permissions on group {group}",
-            acl=f"READ on group {group}",
-        )
+        coordinators, doing = Coordinators(client), "checking permissions on"
+        raise coordinators.error(GROUP_AUTHORIZATION_FAILED, doing, group, "READ")
 
 
 def unreadable_groups(client: ClusterClient, groups: Sequence[str]) -> list[str]:

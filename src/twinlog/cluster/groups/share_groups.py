@@ -36,13 +36,8 @@ from twinlog.cluster.groups.group_offsets import (
 from twinlog.cluster.logs.offsets import LATEST, OffsetResult, list_offsets
 from twinlog.cluster.net.protocol import Message
 from twinlog.errors import TwinlogError, Unsupported
-from twinlog.model import TopicPartition
-from twinlog.wire.error_codes import (
-    GROUP_ID_NOT_FOUND,
-    TOPIC_AUTHORIZATION_FAILED,
-    UNKNOWN_TOPIC_OR_PARTITION,
-    error_for,
-)
+from twinlog.model import TopicPartition, batched
+from twinlog.wire.error_codes import GROUP_ID_NOT_FOUND, UNKNOWN_TOPIC_OR_PARTITION
 
 GROUPS_AT_ONCE: Final = 100
 """Number of groups per request. Small, because a coordinator has to query other brokers."""
@@ -63,29 +58,37 @@ class _State:
 _States: TypeAlias = Mapping[TopicPartition, _State]
 
 
-def fetch_start_offsets(
-    coordinators: Coordinators, groups: Iterable[str]
+def fetch_share_offsets(
+    coordinators: Coordinators, groups: Iterable[str], *, furthest: bool = False
 ) -> dict[str, GroupOffsets | TwinlogError]:
     """Return the offsets at which each share group can resume without skipping a record, or an
     error.
+
+    With `furthest`, return the offsets after all records that each group may have processed. If a
+    lower offset were set, processed records could be delivered again. So if the end of a log is
+    unknown, the result of the group is the error.
 
     The result is empty for a missing group and for a group of another kind. It lacks partitions
     without a processed record. Brokers silently omit partitions of topics that Twinlog's user is
     not permitted to describe. Raises Unsupported for brokers without this API.
     """
-    return _fetch(coordinators, groups, furthest=False)
+    described = _describe(coordinators, groups)
+    counted = {
+        group: states
+        for group, states in described.items()
+        if not isinstance(states, TwinlogError) and any(state.lag >= 0 for state in states.values())
+    }
+    tps = {tp for states in counted.values() for tp in states}
+    # read the ends before the lags, so that the lag includes every unprocessed record below the end
+    ends = list_offsets(coordinators.client, tps, LATEST)
+    described |= _describe(coordinators, counted)
 
-
-def fetch_furthest_offsets(
-    coordinators: Coordinators, groups: Iterable[str]
-) -> dict[str, GroupOffsets | TwinlogError]:
-    """Return the offsets after all records that each share group may have processed, or an error.
-    If a lower offset were set, processed records could be delivered again. So if the end of a log
-    is unknown, the result of the group is the error.
-
-    Otherwise like `fetch_start_offsets`.
-    """
-    return _fetch(coordinators, groups, furthest=True)
+    return {
+        group: states
+        if isinstance(states, TwinlogError)
+        else _positions(states, ends, furthest=furthest)
+        for group, states in described.items()
+    }
 
 
 def offsets_of(
@@ -100,8 +103,7 @@ def offsets_of(
     """
     out = fetch_offsets(coordinators, consumers)
     try:
-        fetch = fetch_furthest_offsets if furthest else fetch_start_offsets
-        return out | fetch(coordinators, shares)
+        return out | fetch_share_offsets(coordinators, shares, furthest=furthest)
     except Unsupported as error:
         return out | dict.fromkeys(shares, error)
 
@@ -126,28 +128,6 @@ def alter_start_offsets(
     return coordinators.ask(offsets, ask, doing=SETTING)
 
 
-def _fetch(
-    coordinators: Coordinators, groups: Iterable[str], *, furthest: bool
-) -> dict[str, GroupOffsets | TwinlogError]:
-    described = _describe(coordinators, groups)
-    counted = {
-        group: states
-        for group, states in described.items()
-        if not isinstance(states, TwinlogError) and any(state.lag >= 0 for state in states.values())
-    }
-    tps = {tp for states in counted.values() for tp in states}
-    # read the ends before the lags, so that the lag includes every unprocessed record below the end
-    ends = list_offsets(coordinators.client, tps, LATEST)
-    described |= _describe(coordinators, counted)
-
-    return {
-        group: states
-        if isinstance(states, TwinlogError)
-        else _positions(states, ends, furthest=furthest)
-        for group, states in described.items()
-    }
-
-
 def _positions(
     states: _States, ends: Mapping[TopicPartition, OffsetResult | TwinlogError], *, furthest: bool
 ) -> GroupOffsets | TwinlogError:
@@ -170,8 +150,7 @@ def _describe(
     def ask(node: int, group_ids: Sequence[str]) -> dict[str, _States | TwinlogError]:
         out: dict[str, _States | TwinlogError] = {}
         of_group = DescribeShareGroupOffsetsRequest.DescribedGroup
-        for start in range(0, len(group_ids), GROUPS_AT_ONCE):
-            wanted = group_ids[start : start + GROUPS_AT_ONCE]
+        for wanted in batched(group_ids, GROUPS_AT_ONCE):
             request = DescribeShareGroupOffsetsRequest(
                 groups=[of_group(group_id=group, topics=None) for group in wanted]
             )
@@ -197,7 +176,8 @@ def _states(coordinators: Coordinators, group: str, answer: Message) -> _States 
             if code == UNKNOWN_TOPIC_OR_PARTITION:
                 continue  # the topic was deleted
             if code:
-                return _partition_error(coordinators, code, "reading", group, tp)
+                doing = f"reading the start offset of {tp} for share"
+                return coordinators.error(code, doing, group, "DESCRIBE", tp)
             if partition.start_offset >= 0:
                 out[tp] = _State(start=int(partition.start_offset), lag=int(partition.lag))
     return out
@@ -229,18 +209,6 @@ def _altered(
         for partition in topic.partitions:
             tp = TopicPartition(str(topic.topic_name), int(partition.partition_index))
             code = int(partition.error_code)
-            out[tp] = _partition_error(coordinators, code, "setting", group, tp) if code else None
+            doing = f"setting the start offset of {tp} for share"
+            out[tp] = coordinators.error(code, doing, group, "READ", tp) if code else None
     return out
-
-
-def _partition_error(
-    coordinators: Coordinators, code: int, verb: str, group: str, tp: TopicPartition
-) -> TwinlogError:
-    right = "DESCRIBE" if verb == "reading" else "READ"
-    of_topic = code == TOPIC_AUTHORIZATION_FAILED
-    return error_for(
-        code,
-        cluster=coordinators.client.alias,
-        doing=f"{verb} the start offset of {tp} for share group {group}",
-        acl=f"{right} on {f'topic {tp.topic}' if of_topic else f'group {group}'}",
-    )

@@ -49,7 +49,7 @@ from twinlog.cluster.logs.producers import WITHOUT_TWO_PHASE_COMMIT, ProducerIde
 from twinlog.cluster.logs.raw_log import produce_batch
 from twinlog.errors import BrokerRefused, Fate, TwinlogError, or_raise
 from twinlog.model import TopicPartition
-from twinlog.wire.error_codes import INVALID_PRODUCER_EPOCH, TOPIC_AUTHORIZATION_FAILED, error_for
+from twinlog.wire.error_codes import INVALID_PRODUCER_EPOCH, error_for
 from twinlog.wire.record_batch import Codec
 from twinlog.wire.records import Record, encode_batch
 
@@ -326,17 +326,11 @@ class Transactions:
             answer = self._client.attempt(node, request, maximum=BEFORE_VERSION_2)
             for topic in answer.topics:
                 for partition in topic.partitions:
-                    number, doing = (
-                        int(partition.error_code),
-                        "committing offsets in a transaction of",
-                    )
-                    if number == TOPIC_AUTHORIZATION_FAILED:
-                        right = f"READ on topic {topic.name}"
-                        name = self._client.alias
-                        error = error_for(number, cluster=name, doing=doing[:-3], acl=right)
+                    if number := int(partition.error_code):
+                        doing = "committing offsets in a transaction of"
+                        tp = TopicPartition(str(topic.name), partition.partition_index)
+                        error = self._groups.error(number, doing, self.group, "READ", tp)
                         return {self.group: error}
-                    if number:
-                        return {self.group: self._groups.error(number, doing, self.group, "READ")}
             return {self.group: True}
 
         or_raise(self._groups.ask([self.group], ask, doing="committing offsets of")[self.group])

@@ -18,7 +18,7 @@ from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.groups.coordinators import Coordinators
 from twinlog.cluster.groups.group_list import Group, list_groups
 from twinlog.cluster.groups.group_offsets import OffsetReader
-from twinlog.cluster.groups.share_groups import fetch_start_offsets
+from twinlog.cluster.groups.share_groups import fetch_share_offsets
 from twinlog.cluster.topics.internal_log import read_to_end, readable_ends
 from twinlog.cluster.topics.topic_admin import ensure_mm2_topic
 from twinlog.control.duties.led_log import LedLog
@@ -358,7 +358,7 @@ class ShareGroups:
             self._translations.to_set(None)
             return
         try:
-            offsets = fetch_start_offsets(self._source, self._names)
+            offsets = fetch_share_offsets(self._source, self._names)
         except Unsupported:
             self._leave_out(self._source)
             return

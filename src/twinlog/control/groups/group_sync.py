@@ -25,7 +25,7 @@ from twinlog.cluster.groups.group_offsets import (
     commit_offsets,
     is_refused_as_active,
 )
-from twinlog.cluster.groups.share_groups import alter_start_offsets, fetch_furthest_offsets
+from twinlog.cluster.groups.share_groups import alter_start_offsets, fetch_share_offsets
 from twinlog.control.duties.rounds import REFUSED_PAUSE_S, LedFlow
 from twinlog.errors import TwinlogError, Unauthorized
 from twinlog.model import TopicId, TopicPartition
@@ -103,7 +103,7 @@ class GroupSyncer:
         self._coordinators = coordinators
         self._is_share = is_share
         self._read = (
-            partial(fetch_furthest_offsets, coordinators)
+            partial(fetch_share_offsets, coordinators, furthest=True)
             if is_share
             else OffsetReader(coordinators).read
         )
