@@ -21,10 +21,14 @@ from typing import Final
 from kafka.protocol.consumer import ListOffsetsRequest, OffsetForLeaderEpochRequest
 
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.logs.per_leader import LedPartition, by_topic, send_to_leaders
+from twinlog.cluster.logs.per_leader import (
+    LedPartition,
+    by_topic,
+    partition_error,
+    send_to_leaders,
+)
 from twinlog.errors import TwinlogError, or_raise
 from twinlog.model import Isolation, TopicPartition
-from twinlog.wire.error_codes import error_for
 
 LATEST: Final = -1
 EARLIEST: Final = -2
@@ -110,8 +114,8 @@ def list_offsets(
                     timestamp=int(partition.timestamp),
                     leader_epoch=int(partition.leader_epoch),
                 )
-                if partition.error_code:
-                    out[tp] = _error(client, partition.error_code, "listing offsets of", tp)
+                if number := partition.error_code:
+                    out[tp] = partition_error(client, number, "listing offsets of", tp)
         return out
 
     return send_to_leaders(client, tps, ask, doing="listing offsets of", timeout_s=timeout_s)
@@ -183,14 +187,8 @@ def _epoch_ends(
                 out[tp] = EpochEnd(
                     leader_epoch=int(partition.leader_epoch), end_offset=int(partition.end_offset)
                 )
-                if partition.error_code:
-                    out[tp] = _error(client, partition.error_code, "reading the log end of", tp)
+                if number := partition.error_code:
+                    out[tp] = partition_error(client, number, "reading the log end of", tp)
         return out
 
     return send_to_leaders(client, tps, ask, doing="reading the log end of", timeout_s=timeout_s)
-
-
-def _error(client: ClusterClient, code: int, doing: str, tp: TopicPartition) -> TwinlogError:
-    return error_for(
-        code, cluster=client.alias, doing=f"{doing} {tp}", acl=f"DESCRIBE on topic {tp.topic}"
-    )

@@ -29,7 +29,7 @@ from typing import Final, Generic, NamedTuple, TypeVar
 
 from twinlog.cluster.client import ClusterClient, SilentBroker
 from twinlog.cluster.net.metadata import TopicMetadata
-from twinlog.errors import BrokerRefused, Disconnected, TwinlogError, Unreachable
+from twinlog.errors import BrokerRefused, ClusterError, Disconnected, TwinlogError, Unreachable
 from twinlog.model import TopicPartition
 from twinlog.wire.error_codes import (
     LEADER_NOT_AVAILABLE,
@@ -96,12 +96,8 @@ class _Round(Generic[T]):
             if partition is None or partition.leader < 0:
                 topic_error = UNKNOWN_TOPIC_OR_PARTITION if topic is None else topic.error
                 missing = UNKNOWN_TOPIC_OR_PARTITION if partition is None else LEADER_NOT_AVAILABLE
-                self.failed[tp] = error_for(
-                    topic_error or missing,
-                    cluster=self.client.alias,
-                    doing=f"{self.doing} {tp}",
-                    acl=f"DESCRIBE on topic {tp.topic}",
-                )
+                number = topic_error or missing
+                self.failed[tp] = partition_error(self.client, number, self.doing, tp)
                 continue
             led = LedPartition(tp, partition.leader_epoch)
             groups.setdefault(partition.leader, []).append(led)
@@ -153,6 +149,26 @@ class _Round(Generic[T]):
             return False
         self.client.leaderless[tp] = now
         return True
+
+
+def partition_error(
+    client: ClusterClient,
+    number: int,
+    doing: str,
+    tp: TopicPartition,
+    right: str = "DESCRIBE",
+    detail: str | None = None,
+) -> ClusterError:
+    """Return the error for a partition's error code. `right` is the permission on the topic that
+    was needed.
+    """
+    return error_for(
+        number,
+        cluster=client.alias,
+        doing=f"{doing} {tp}",
+        acl=f"{right} on topic {tp.topic}",
+        detail=detail,
+    )
 
 
 def has_no_leader(error: TwinlogError) -> bool:

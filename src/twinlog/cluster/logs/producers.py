@@ -10,7 +10,12 @@ from kafka.protocol.admin import DescribeProducersRequest
 from kafka.protocol.producer import InitProducerIdRequest
 
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.logs.per_leader import LedPartition, by_topic, send_to_leaders
+from twinlog.cluster.logs.per_leader import (
+    LedPartition,
+    by_topic,
+    partition_error,
+    send_to_leaders,
+)
 from twinlog.errors import TwinlogError, Unsupported
 from twinlog.model import TopicPartition
 from twinlog.wire.error_codes import COORDINATOR_LOAD_IN_PROGRESS, error_for
@@ -87,7 +92,7 @@ def describe_producers(
     """Return the state of all producer IDs that the leader of each partition remembers (KIP-664).
     Raises Unsupported if a broker is older than 2.8.
     """
-    topic_of = DescribeProducersRequest.TopicRequest
+    topic_of, doing = DescribeProducersRequest.TopicRequest, "describing the producers of"
 
     def ask(
         node: int, partitions: Sequence[LedPartition]
@@ -111,17 +116,12 @@ def describe_producers(
                     )
                     for p in partition.active_producers
                 }
-                if partition.error_code:
-                    out[tp] = error_for(
-                        partition.error_code,
-                        cluster=client.alias,
-                        doing=f"describing the producers of {tp}",
-                        acl=f"READ on topic {tp.topic}",
-                        detail=partition.error_message,
-                    )
+                if number := partition.error_code:
+                    detail = partition.error_message
+                    out[tp] = partition_error(client, number, doing, tp, "READ", detail)
         return out
 
-    return send_to_leaders(client, tps, ask, doing="describing the producers of")
+    return send_to_leaders(client, tps, ask, doing=doing)
 
 
 def known_producers(

@@ -24,7 +24,13 @@ from kafka.protocol.producer import ProduceRequest
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.offsets import CONSUMER
-from twinlog.cluster.logs.per_leader import LedPartition, by_topic, send_to_leaders, topics_of
+from twinlog.cluster.logs.per_leader import (
+    LedPartition,
+    by_topic,
+    partition_error,
+    send_to_leaders,
+    topics_of,
+)
 from twinlog.cluster.net.metadata import NO_EPOCH
 from twinlog.cluster.net.protocol import Message, throttle_ms
 from twinlog.cluster.net.read_size import ReadSize
@@ -323,7 +329,7 @@ class _Reading:
         )
 
     def _error(self, number: int, tp: TopicPartition) -> TwinlogError:
-        return _error(self._client, number, "reading", tp, "READ")
+        return partition_error(self._client, number, "reading", tp, "READ")
 
     def _nothing_passes_error(self, tp: TopicPartition) -> TwinlogError:
         settings = self._client.settings
@@ -388,7 +394,7 @@ def produce_batch(
     partition = metadata.partition(tp)
     if partition is None or partition.leader < 0:
         number = UNKNOWN_TOPIC_OR_PARTITION if partition is None else partition.error
-        raise _error(client, number, "appending to", tp, "WRITE")
+        raise partition_error(client, number, "appending to", tp, "WRITE")
     return or_raise(
         _produce(client, partition.leader, {tp: batch}, transactional_id)[tp]
     ).base_offset
@@ -466,7 +472,7 @@ def _produce(
                 int(partition.base_offset), int(partition.log_append_time_ms) == NO_TIME
             )
             if partition.error_code:
-                out[tp] = _error(
+                out[tp] = partition_error(
                     client, partition.error_code, "appending to", tp, "WRITE", _detail(partition)
                 )
     return out
@@ -477,20 +483,3 @@ def _detail(partition: Message) -> str | None:
         if record.batch_index_error_message:
             return f"record {record.batch_index}: {record.batch_index_error_message}"
     return partition.error_message if isinstance(partition.error_message, str) else None
-
-
-def _error(
-    client: ClusterClient,
-    number: int,
-    doing: str,
-    tp: TopicPartition,
-    right: str,
-    detail: str | None = None,
-) -> TwinlogError:
-    return error_for(
-        number,
-        cluster=client.alias,
-        doing=f"{doing} {tp}",
-        acl=f"{right} on topic {tp.topic}",
-        detail=detail,
-    )
