@@ -6,12 +6,14 @@ a change must list the ACLs of every broker (`node`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
 from kafka.protocol.admin import CreateAclsRequest, DeleteAclsRequest, DescribeAclsRequest
 
 from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.net.protocol import Message
+from twinlog.model import batched
 from twinlog.wire.topic_settings import TopicAcl
 
 TOPIC: Final = 2
@@ -65,54 +67,44 @@ def topic_acls(
 
 def create_topic_acls(client: ClusterClient, acls: Sequence[TopicAcl]) -> None:
     """Create these ACLs. An ACL that already exists is no error. Raises a broker's first error."""
-    creation = CreateAclsRequest.AclCreation
-    for part in _portions(acls):
-        request = CreateAclsRequest(
-            creations=[
-                creation(
-                    resource_type=TOPIC,
-                    resource_name=acl.name,
-                    resource_pattern_type=acl.pattern,
-                    principal=acl.principal,
-                    host=acl.host,
-                    operation=acl.operation,
-                    permission_type=acl.permission,
-                )
-                for acl in part
-            ]
+
+    def creation(acl: TopicAcl) -> Message:
+        return CreateAclsRequest.AclCreation(
+            resource_type=TOPIC,
+            resource_name=acl.name,
+            resource_pattern_type=acl.pattern,
+            principal=acl.principal,
+            host=acl.host,
+            operation=acl.operation,
+            permission_type=acl.permission,
         )
+
+    for part in batched(acls, ACLS_PER_REQUEST):
+        request = CreateAclsRequest(creations=list(map(creation, part)))
         _carry_out(client, request, part, doing="creating")
 
 
 def delete_topic_acls(client: ClusterClient, acls: Sequence[TopicAcl]) -> None:
     """Delete exactly these ACLs. A missing ACL is no error. Raises a broker's first error."""
-    chosen = DeleteAclsRequest.DeleteAclsFilter
-    for part in _portions(acls):
-        request = DeleteAclsRequest(
-            filters=[
-                chosen(
-                    resource_type_filter=TOPIC,
-                    resource_name_filter=acl.name,
-                    pattern_type_filter=acl.pattern,
-                    principal_filter=acl.principal,
-                    host_filter=acl.host,
-                    operation=acl.operation,
-                    permission_type=acl.permission,
-                )
-                for acl in part
-            ]
+
+    def chosen(acl: TopicAcl) -> Message:
+        return DeleteAclsRequest.DeleteAclsFilter(
+            resource_type_filter=TOPIC,
+            resource_name_filter=acl.name,
+            pattern_type_filter=acl.pattern,
+            principal_filter=acl.principal,
+            host_filter=acl.host,
+            operation=acl.operation,
+            permission_type=acl.permission,
         )
+
+    for part in batched(acls, ACLS_PER_REQUEST):
+        request = DeleteAclsRequest(filters=list(map(chosen, part)))
         _carry_out(client, request, part, doing="deleting")
 
 
-def _portions(acls: Sequence[TopicAcl]) -> Iterator[Sequence[TopicAcl]]:
-    return (
-        acls[index : index + ACLS_PER_REQUEST] for index in range(0, len(acls), ACLS_PER_REQUEST)
-    )
-
-
 def _carry_out(
-    client: ClusterClient, request: Any, acls: Sequence[TopicAcl], *, doing: str
+    client: ClusterClient, request: Message, acls: Sequence[TopicAcl], *, doing: str
 ) -> None:
     def ask() -> None:
         answer = client.attempt(None, request, minimum=WITH_PATTERNS)

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Final
 
 from kafka.protocol.admin import DescribeClusterRequest
@@ -70,13 +70,9 @@ WITH_FEATURES: Final = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerVersions:
+class BrokerVersions(Broker):
     """Versions that one broker reports. If the query failed, `problem` has the reason."""
 
-    node: int
-    host: str
-    port: int
-    rack: str | None
     apis: Mapping[str, tuple[int, int]]
     """Lowest and highest version of each API, by name. Empty if the query failed."""
     features: Mapping[str, int]
@@ -96,15 +92,7 @@ def broker_versions(client: ClusterClient) -> Iterator[BrokerVersions]:
             features = _features(client, broker.node, known[protocol.API_VERSIONS][1])
         except ClusterError as error:
             problem = str(error)  # the reports of the other brokers are still useful
-        yield BrokerVersions(
-            node=broker.node,
-            host=broker.host,
-            port=broker.port,
-            rack=broker.rack,
-            apis=apis,
-            features=features,
-            problem=problem,
-        )
+        yield BrokerVersions(**asdict(broker), apis=apis, features=features, problem=problem)
 
 
 def _features(client: ClusterClient, node: int, offered: int) -> dict[str, int]:

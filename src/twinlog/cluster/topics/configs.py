@@ -6,6 +6,7 @@ missing, and `may_be_tiered` topics that might store records outside the brokers
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from kafka.protocol.admin import DescribeConfigsRequest, IncrementalAlterConfigsRequest
@@ -14,6 +15,7 @@ from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.net.protocol import Message
 from twinlog.cluster.net.retry import is_retriable
 from twinlog.errors import Disconnected, TwinlogError, Unreachable
+from twinlog.model import batched
 from twinlog.wire.error_codes import error_for
 from twinlog.wire.topic_settings import ConfigEntry
 
@@ -34,35 +36,33 @@ def describe_topic_configs(
     client: ClusterClient, topics: Iterable[str]
 ) -> dict[str, Configs | TwinlogError]:
     """Return all configs of each topic, or the error that the cluster returned for it."""
-    names = list(dict.fromkeys(topics))
-    out: dict[str, Configs | TwinlogError] = {}
-    for start in range(0, len(names), TOPICS_PER_REQUEST):
-        out.update(_describe_topics(client, names[start : start + TOPICS_PER_REQUEST]))
-    return out
 
-
-def _describe_topics(
-    client: ClusterClient, names: Sequence[str]
-) -> dict[str, Configs | TwinlogError]:
     def ask(pending: Sequence[str]) -> Any:
         return client.attempt(None, _request(TOPIC, pending, None), minimum=WITH_SOURCE).results
 
-    described = for_each_topic(client, names, ask, doing="describing", right="DESCRIBE_CONFIGS")
+    described = _for_each_topic(
+        client,
+        batched(list(dict.fromkeys(topics)), TOPICS_PER_REQUEST),
+        ask,
+        doing="describing",
+        right="DESCRIBE_CONFIGS",
+    )
     return {
         name: result if isinstance(result, TwinlogError) else _entries(result)
         for name, result in described.items()
     }
 
 
-def for_each_topic(
+def _for_each_topic(
     client: ClusterClient,
-    names: Iterable[str],
+    portions: Iterable[Sequence[str]],
     ask: Callable[[Sequence[str]], Sequence[Message]],
     *,
     doing: str,
     right: str,
 ) -> dict[str, Message | TwinlogError]:
-    """Return the result of `ask` for each topic, or the topic's error.
+    """Return the result of `ask` for each topic, or the topic's error. Each of `portions` has the
+    topics of one request.
 
     `ask` is repeated for topics with a retriable error. A missing topic is not retried, because it
     was deleted after callers had listed it. `doing` and `right` describe the request in error
@@ -70,7 +70,7 @@ def for_each_topic(
     """
     done: dict[str, Message | TwinlogError] = {}
 
-    def try_once() -> None:
+    def try_once(names: Sequence[str]) -> None:
         waiting: TwinlogError | None = None
         for result in ask([name for name in names if name not in done]):
             name = str(result.resource_name)
@@ -91,7 +91,8 @@ def for_each_topic(
         if waiting is not None:
             raise waiting
 
-    client.retrying(try_once)
+    for names in portions:
+        client.retrying(partial(try_once, names))
     return done
 
 
@@ -179,23 +180,14 @@ def alter_topic_configs(
 
     Retries after a lost connection are harmless, because they set the same values again.
     """
-    refused: dict[str, TwinlogError] = {}
-    names = list(changes)
-    for start in range(0, len(names), CHANGED_PER_REQUEST):
-        part = names[start : start + CHANGED_PER_REQUEST]
-        refused.update(_alter(client, {name: changes[name] for name in part}))
-    return refused
 
-
-def _alter(
-    client: ClusterClient, changes: Mapping[str, Sequence[ConfigChange]]
-) -> dict[str, TwinlogError]:
     def ask(pending: Sequence[str]) -> Any:
         return client.attempt(
             None, _changes_request({name: changes[name] for name in pending})
         ).responses
 
-    done = for_each_topic(client, changes, ask, doing="changing", right="ALTER_CONFIGS")
+    portions = batched(list(changes), CHANGED_PER_REQUEST)
+    done = _for_each_topic(client, portions, ask, doing="changing", right="ALTER_CONFIGS")
     return {name: error for name, error in done.items() if isinstance(error, TwinlogError)}
 
 

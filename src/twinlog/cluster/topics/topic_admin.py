@@ -93,48 +93,35 @@ def create_topic(
         assignments=[],
         configs=[config(name=key, value=value) for key, value in (configs or {}).items()],
     )
-    return _create(
-        client,
-        CreateTopicsRequest(topics=[topic], timeout_ms=CONTROLLER_WAIT_MS, validate_only=is_trial),
+    request = CreateTopicsRequest(
+        topics=[topic], timeout_ms=CONTROLLER_WAIT_MS, validate_only=is_trial
+    )
+
+    def check(answer: Message) -> None:
+        created = answer.topics[0]
+        if created.error_code == INVALID_REPLICATION_FACTOR:
+            live = len(client.metadata([]).brokers)
+            raise error_for(
+                INVALID_REPLICATION_FACTOR,
+                cluster=client.alias,
+                doing=f"creating topic {name} with replication factor {replication_factor}",
+                advice=f"live brokers: {live}; set replication.factor to at most {live}, or start "
+                "more",
+            )
+        if created.error_code != TOPIC_ALREADY_EXISTS:
+            acl = f"CREATE on topic {name} (or on the cluster)"
+            client.check(created, f"creating topic {name}", acl=acl)
+
+    minimum = WITH_DEFAULTS if DEFAULT in {partitions, replication_factor} else None
+    created = client.to_controller(request, check, minimum=minimum).topics[0]
+    is_new = created.error_code == 0
+    count = created.num_partitions if partitions == DEFAULT else partitions
+    return TopicCreation(
+        is_new=is_new, partitions=int(count) if is_new and count is not None else -1
     )
 
 
 validate_topic: Final = partial(create_topic, is_trial=True)
-
-
-def _create(client: ClusterClient, request: Message) -> TopicCreation:
-    requested = request.topics[0]
-
-    def check(answer: Message) -> None:
-        created = answer.topics[0]
-        if created.error_code in (0, TOPIC_ALREADY_EXISTS):
-            return
-        if created.error_code == INVALID_REPLICATION_FACTOR:
-            raise _replication_error(client, requested)
-        acl = f"CREATE on topic {requested.name} (or on the cluster)"
-        client.check(created, f"creating topic {requested.name}", acl=acl)
-
-    defaults = DEFAULT in {requested.num_partitions, requested.replication_factor}
-    minimum = WITH_DEFAULTS if defaults else None
-    created = client.to_controller(request, check, minimum=minimum).topics[0]
-    is_new = created.error_code == 0
-    partitions = (
-        created.num_partitions if requested.num_partitions == DEFAULT else requested.num_partitions
-    )
-    return TopicCreation(
-        is_new=is_new,
-        partitions=int(partitions) if is_new and partitions is not None else -1,
-    )
-
-
-def _replication_error(client: ClusterClient, wanted: Message) -> ClusterError:
-    live = len(client.metadata([]).brokers)
-    return error_for(
-        INVALID_REPLICATION_FACTOR,
-        cluster=client.alias,
-        doing=f"creating topic {wanted.name} with replication factor {wanted.replication_factor}",
-        advice=f"live brokers: {live}; set replication.factor to at most {live}, or start more",
-    )
 
 
 def ensure_permanent_topic(client: ClusterClient, name: str, *, replication_factor: int) -> None:
@@ -237,8 +224,10 @@ def ensure_mm2_topic(client: ClusterClient, name: str, replicas: int | None) -> 
     error = client.metadata([name]).topics[name].error
     if error not in (UNKNOWN_TOPIC_OR_PARTITION, TOPIC_AUTHORIZATION_FAILED):
         return
+    configs = {"cleanup.policy": "compact"}
+    create = partial(create_topic, client, name, partitions=1, configs=configs)
     try:
-        _create_mm2_topic(client, name, DEFAULT_REPLICAS if replicas is None else replicas)
+        create(replication_factor=DEFAULT_REPLICAS if replicas is None else replicas)
     except Unauthorized:
         if error != TOPIC_AUTHORIZATION_FAILED:
             raise
@@ -246,7 +235,7 @@ def ensure_mm2_topic(client: ClusterClient, name: str, replicas: int | None) -> 
     except ClusterError as refused:
         if replicas is not None or refused.code != "REPLICATION_FACTOR":
             raise
-        _create_mm2_topic(client, name, DEFAULT)
+        create(replication_factor=DEFAULT)
     try:
         wait_for_topic(client, name)
     except Unauthorized:
@@ -265,8 +254,3 @@ def hidden_topic_error(client: ClusterClient, name: str, *, may_create: bool) ->
         doing=f"looking for topic {name}",
         acl=f"WRITE on topic {name}{also}",
     )
-
-
-def _create_mm2_topic(client: ClusterClient, name: str, replicas: int) -> None:
-    configs = {"cleanup.policy": "compact"}
-    create_topic(client, name, partitions=1, replication_factor=replicas, configs=configs)
