@@ -20,7 +20,7 @@ Formats: FetchRequest.json and FetchResponse.json of Kafka 4.3.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
 from msgspec import Struct
@@ -172,7 +172,8 @@ class FetchSession:
             self._session_epoch if self._is_kept else _NO_SESSION,
         )
         tail = compact_string(self._rack if names_rack else "") + EMPTY_TAGS
-        parts = [head, self._topics(named), self._encode_forgotten(forgotten), tail]
+        forgotten_part = self._encode(forgotten, lambda tp: _INT32.pack(tp.partition))
+        parts = [head, self._encode(named, self._encode_wanted), forgotten_part, tail]
         for tp in forgotten:
             del self._known[tp]
             self._ends.pop(tp, None)
@@ -188,32 +189,21 @@ class FetchSession:
     def _topic(self, topic: str) -> bytes:
         return self._ids[topic].raw if self.version >= VERSION_BY_ID else compact_string(topic)
 
-    def _topics(self, named: Iterable[TopicPartition]) -> bytes:
-        by_topic: dict[str, list[TopicPartition]] = {}
-        for tp in named:
-            by_topic.setdefault(tp.topic, []).append(tp)
-        out = [uvarint(len(by_topic) + 1)]
-        for topic, tps in by_topic.items():
-            out += (self._topic(topic), uvarint(len(tps) + 1))
-            for tp in tps:
-                offset, leader_epoch, last_epoch, max_bytes = self._wanted[tp]
-                out.append(
-                    _PARTITION.pack(tp.partition, leader_epoch, offset, last_epoch, -1, max_bytes)
-                    + EMPTY_TAGS
-                )
-            out.append(EMPTY_TAGS)
-        return b"".join(out)
-
-    def _encode_forgotten(self, forgotten: Iterable[TopicPartition]) -> bytes:
-        by_topic: dict[str, list[int]] = {}
-        for tp in forgotten:
-            by_topic.setdefault(tp.topic, []).append(tp.partition)
+    def _encode(
+        self, tps: Iterable[TopicPartition], encode_partition: Callable[[TopicPartition], bytes]
+    ) -> bytes:
+        by_topic: dict[str, list[bytes]] = {}
+        for tp in tps:
+            by_topic.setdefault(tp.topic, []).append(encode_partition(tp))
         out = [uvarint(len(by_topic) + 1)]
         for topic, partitions in by_topic.items():
-            out += (self._topic(topic), uvarint(len(partitions) + 1))
-            out += [_INT32.pack(partition) for partition in partitions]
-            out.append(EMPTY_TAGS)
+            out += (self._topic(topic), uvarint(len(partitions) + 1), *partitions, EMPTY_TAGS)
         return b"".join(out)
+
+    def _encode_wanted(self, tp: TopicPartition) -> bytes:
+        offset, leader_epoch, last_epoch, max_bytes = self._wanted[tp]
+        position = tp.partition, leader_epoch, offset, last_epoch, -1, max_bytes
+        return _PARTITION.pack(*position) + EMPTY_TAGS
 
     def parse(self, view: memoryview) -> FetchAnswer:
         """Decode a response, and advance the session. Raises CorruptData."""
@@ -221,7 +211,7 @@ class FetchSession:
         throttle_ms, error, session_id = reader.unpack(_RESPONSE_HEAD)
         partitions: list[FetchedPartition] = []
         for _ in range(reader.array_length()):
-            topic = self._read_topic(reader)
+            topic = reader.topic(self._names if self.version >= VERSION_BY_ID else None)
             of_topic = [self._read_partition(reader, topic) for _ in range(reader.array_length())]
             for fetched in of_topic:
                 if not fetched.error:
@@ -244,12 +234,6 @@ class FetchSession:
         self._session_id = self._session_epoch = 0
         self._known.clear()
         self._ends.clear()
-
-    def _read_topic(self, reader: Reader) -> str:
-        if self.version < VERSION_BY_ID:
-            return reader.compact_text() or ""
-        raw = bytes(reader.take(16))
-        return self._names.get(raw, raw.hex())
 
     @staticmethod
     def _read_partition(reader: Reader, topic: str) -> FetchedPartition:

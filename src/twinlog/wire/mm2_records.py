@@ -164,11 +164,9 @@ class _Fields:
     """Reads the fields of a key or value in order."""
 
     def __init__(self, kind: str, encoded: bytes | None) -> None:
-        if encoded is None:
-            raise CorruptData(
-                f"a {kind} of MirrorMaker 2 lacks a key or value; it is skipped", code="MM2_RECORD"
-            )
         self._kind = kind
+        if encoded is None:
+            raise self._error("lacks a key or value")
         self._encoded = encoded
         self._at = 0
 
@@ -181,10 +179,7 @@ class _Fields:
     def string(self) -> str:
         (length,) = self.unpack(_INT16)
         if length < 0:
-            raise CorruptData(
-                f"a {self._kind} of MirrorMaker 2 has a text of {length} bytes; it is skipped",
-                code="MM2_RECORD",
-            )
+            raise self._error(f"has a text of {length} bytes")
         self._require(length)
         text = self._encoded[self._at : self._at + length]
         self._at += length
@@ -197,11 +192,12 @@ class _Fields:
 
     def _require(self, size: int) -> None:
         if self._at + size > len(self._encoded):
-            raise CorruptData(
-                f"a {self._kind} of MirrorMaker 2 ends within a field, after "
-                f"{len(self._encoded)} bytes; it is skipped",
-                code="MM2_RECORD",
-            )
+            raise self._error(f"ends within a field, after {len(self._encoded)} bytes")
+
+    def _error(self, what: str) -> CorruptData:
+        return CorruptData(
+            f"a {self._kind} of MirrorMaker 2 {what}; it is skipped", code="MM2_RECORD"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

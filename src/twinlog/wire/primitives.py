@@ -8,6 +8,7 @@ that the client library generates.
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping
 from typing import Final
 
 from twinlog.errors import CorruptData
@@ -72,20 +73,11 @@ _TABLE = tuple(_encode_unsigned(raw) for raw in range(_TABLE_SIZE))
 
 
 EMPTY_TAGS: Final = b"\x00"
-_INT16 = struct.Struct(">h")
-_SMALL: Final = tuple(bytes((value,)) for value in range(0x80))
 
 
 def uvarint(value: int) -> bytes:
     """Encode an unsigned varint: at most 5 bytes for 32 bits."""
-    if value < 0x80:
-        return _SMALL[value]
-    out = bytearray()
-    while value >= 0x80:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
+    return _TABLE[value] if value < _TABLE_SIZE else _encode_unsigned(value)
 
 
 def compact_string(text: str) -> bytes:
@@ -99,9 +91,9 @@ class Reader:
 
     __slots__ = ("pos", "view")
 
-    def __init__(self, view: memoryview, pos: int = 0) -> None:
+    def __init__(self, view: memoryview) -> None:
         self.view = view
-        self.pos = pos
+        self.pos = 0
 
     def unpack(self, layout: struct.Struct) -> tuple[int, ...]:
         try:
@@ -146,6 +138,15 @@ class Reader:
     def compact_text(self) -> str | None:
         raw = self.compact_bytes()
         return None if raw is None else bytes(raw).decode("utf-8", "replace")
+
+    def topic(self, names: Mapping[bytes, str] | None) -> str:
+        """Return a topic's name. `names`: names by topic ID, or None if the response has names. A
+        topic with an unknown ID is named by this ID.
+        """
+        if names is None:
+            return self.compact_text() or ""
+        raw = bytes(self.take(16))
+        return names.get(raw, raw.hex())
 
     def array_length(self) -> int:
         """Return the number of elements of a compact array, or 0 for a null array."""

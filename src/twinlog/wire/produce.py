@@ -103,11 +103,7 @@ def produce_answer(
     reader = Reader(view)
     answers: list[ProducedPartition] = []
     for _ in range(reader.array_length()):
-        if version >= VERSION_BY_ID:
-            raw = bytes(reader.take(16))
-            topic = names.get(raw, raw.hex())
-        else:
-            topic = reader.compact_text() or ""
+        topic = reader.topic(names if version >= VERSION_BY_ID else None)
         for _ in range(reader.array_length()):
             partition, error, base_offset, append_time, _, *rest = reader.unpack(_ANSWER)
             record, message = -1, None

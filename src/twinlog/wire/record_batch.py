@@ -177,11 +177,11 @@ def read_headers(buffer: memoryview, start: int = 0) -> Iterator[tuple[BatchHead
         _check_prefix(buffer, position)
 
 
-def read_header(batch: memoryview, position: int = 0) -> BatchHeader:
-    """Return the header of the batch at `position`, which must be complete."""
-    for header, _ in read_headers(batch, position):
+def read_header(batch: memoryview) -> BatchHeader:
+    """Return the header of the first batch, which must be complete."""
+    for header, _ in read_headers(batch):
         return header
-    raise CorruptData(f"batch at byte {position} is truncated: {len(batch) - position} bytes left")
+    raise CorruptData(f"batch at byte 0 is truncated: {len(batch)} bytes left")
 
 
 def verify_crc(buffer: memoryview, position: int, header: BatchHeader) -> None:

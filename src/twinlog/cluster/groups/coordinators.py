@@ -57,14 +57,13 @@ class Coordinators:
         ask: Ask[T],
         *,
         doing: str,
-        timeout_s: float | None = None,
     ) -> dict[str, T | TwinlogError]:
         """Call `ask` for each coordinator, and return one result or error for each group. Raises an
         error only if no broker can be reached.
 
         `doing` begins an error message about a group, for example "reading offsets of".
         """
-        deadline = self.client.deadline(timeout_s)
+        deadline = self.client.deadline()
         retriable = self.client.retriable_now()
         out: dict[str, T | TwinlogError] = {}
         pending = list(dict.fromkeys(groups))

@@ -121,15 +121,9 @@ def list_offsets(
     return send_to_leaders(client, tps, ask, doing="listing offsets of", timeout_s=timeout_s)
 
 
-def offset_at(
-    client: ClusterClient,
-    tp: TopicPartition,
-    timestamp: int,
-    *,
-    isolation: Isolation = Isolation.READ_UNCOMMITTED,
-) -> int:
+def offset_at(client: ClusterClient, tp: TopicPartition, timestamp: int) -> int:
     """Return the offset of one partition like `list_offsets`. Raises the error of its leader."""
-    return or_raise(list_offsets(client, [tp], timestamp, isolation=isolation)[tp]).offset
+    return or_raise(list_offsets(client, [tp], timestamp)[tp]).offset
 
 
 def log_ends(
