@@ -17,16 +17,11 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from twinlog.cluster.client import ClusterClient
 from twinlog.errors import TwinlogError
 from twinlog.model import TopicPartition
+from twinlog.records.bounds import Bound, BoundKind
 from twinlog.records.connections import FIRST_REFUSED_S, connected
 from twinlog.records.gaps import OffsetRange, log_bounds
 from twinlog.records.options import ReadOptions
-from twinlog.records.planning import (
-    existing_parts,
-    find_partitions,
-    offsets_at_time,
-    resolve,
-    split,
-)
+from twinlog.records.planning import existing_parts, find_partitions, resolve, split
 from twinlog.records.tasks import PlanningReader
 from twinlog.records.upstreams import UpstreamMaps
 
@@ -68,7 +63,8 @@ class BatchReader(PlanningReader, DataSourceReader):
         if self._bounds.least_ms is None:
             return ranges
         tps = [span.tp for span in ranges]
-        times = offsets_at_time(client, tps, self._bounds.least_ms, isolation)
+        since = Bound(kind=BoundKind.TIMES, option="timestamp", time_ms=self._bounds.least_ms)
+        times = resolve(client, since, tps, isolation)
         return [self._bounds.within(span, times[span.tp]) for span in ranges]
 
 

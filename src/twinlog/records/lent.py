@@ -33,7 +33,7 @@ from pyspark import TaskContext
 from twinlog.channel.frames import ChannelAddress
 from twinlog.channel.lending import LendingClient
 from twinlog.errors import ClusterError, CorruptData, EnvironmentMissing, TwinlogError
-from twinlog.mirror.copy.ranges import RangeAnswer, RangeBounds, RangeFailure, SourceRange
+from twinlog.mirror.copy.ranges import RangeAnswer, RangeBounds, RangeFailure
 from twinlog.records.connections import task_begins
 from twinlog.records.decoding import binary_array, number_array
 from twinlog.records.ranges import TURN_WITHIN_S, RangeEncoder, rows_of_range, turn_of
@@ -142,7 +142,7 @@ class LentRanges:
         task_begins()
         parts = own_parts()
         encoder = RangeEncoder(
-            map(_without_batches, parts),
+            parts,
             codec=self.codec,
             max_bytes=self.max_bytes,
             now_ms=time.time_ns() // 1_000_000,
@@ -228,18 +228,6 @@ def encode_parts(tasks: Sequence[Sequence[RangePart]]) -> str:
     task transforms.
     """
     return json.encode(tasks).decode()
-
-
-def _without_batches(part: RangePart) -> SourceRange:
-    return SourceRange(
-        number=part.number,
-        topic=part.topic,
-        partition=part.partition,
-        transform="",
-        first=part.first,
-        end=part.end,
-        batches=b"",
-    )
 
 
 _kept: dict[ChannelAddress, LendingClient] = {}

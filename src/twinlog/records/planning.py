@@ -19,7 +19,7 @@ from pyspark.sql.types import StructType
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.groups.coordinators import Coordinators
 from twinlog.cluster.groups.group_offsets import fetch_offsets
-from twinlog.cluster.logs.offsets import EARLIEST, LATEST, OffsetResult, list_offsets
+from twinlog.cluster.logs.offsets import EARLIEST, LATEST, list_offsets
 from twinlog.cluster.net.metadata import TopicMetadata
 from twinlog.errors import ClusterError, or_raise
 from twinlog.model import Isolation, TopicId, TopicPartition
@@ -136,9 +136,9 @@ def resolve(
     wanted = list(tps)
     match bound.kind:
         case BoundKind.EARLIEST:
-            return _listed(client, wanted, EARLIEST, isolation)
+            return listed_offsets(client, wanted, EARLIEST, isolation)
         case BoundKind.LATEST:
-            return _listed(client, wanted, LATEST, isolation)
+            return listed_offsets(client, wanted, LATEST, isolation)
         case BoundKind.OFFSETS:
             return _offsets_in_options(client, bound, wanted, isolation)
         case BoundKind.TIMES:
@@ -147,18 +147,20 @@ def resolve(
             return _group_offsets(client, bound, wanted, isolation)
 
 
-def latest_ends(
+def listed_offsets(
     client: ClusterClient,
     tps: Iterable[TopicPartition],
+    timestamp: int,
     isolation: Isolation,
     *,
     may_miss: bool = False,
 ) -> Offsets:
-    """Return the end for readers with this isolation: the last stable offset or the high watermark.
+    """Return the offset of each partition like `list_offsets`. LATEST is the end for readers with
+    this isolation: the last stable offset or the high watermark.
 
     `may_miss`: True to leave out missing partitions.
     """
-    answers = list_offsets(client, list(tps), LATEST, isolation=isolation)
+    answers = list_offsets(client, list(tps), timestamp, isolation=isolation)
     return {tp: result.offset for tp, result in all_answers(answers, may_miss=may_miss).items()}
 
 
@@ -176,31 +178,6 @@ def existing_parts(
         else:
             warn_of_gone(span)
     return [existing_part(span, bounds[span.tp]) for span in ranges if span.tp in bounds]
-
-
-def offsets_at_time(
-    client: ClusterClient, tps: Iterable[TopicPartition], at_ms: int, isolation: Isolation
-) -> Offsets:
-    """Return the offset of the first record at or after `at_ms` in each partition, or the end if
-    there is none. All records before this offset are older. Open transactions after the end may
-    have newer records.
-    """
-    wanted = list(tps)
-    ends = latest_ends(client, wanted, isolation)
-    results = _results(client, wanted, at_ms, isolation)
-    return {tp: ends[tp] if result.offset < 0 else result.offset for tp, result in results.items()}
-
-
-def _results(
-    client: ClusterClient, tps: list[TopicPartition], timestamp: int, isolation: Isolation
-) -> dict[TopicPartition, OffsetResult]:
-    return all_answers(list_offsets(client, tps, timestamp, isolation=isolation))
-
-
-def _listed(
-    client: ClusterClient, tps: list[TopicPartition], timestamp: int, isolation: Isolation
-) -> Offsets:
-    return {tp: result.offset for tp, result in _results(client, tps, timestamp, isolation).items()}
 
 
 def _check_complete(bound: Bound, tps: Iterable[TopicPartition]) -> None:
@@ -221,29 +198,33 @@ def _offsets_in_options(
     _check_complete(bound, tps)
     out = dict(bound.values)
     for number, at in ((JSON_EARLIEST, EARLIEST), (JSON_LATEST, LATEST)):
-        out |= _listed(client, [tp for tp in tps if out[tp] == number], at, isolation)
+        out |= listed_offsets(client, [tp for tp in tps if out[tp] == number], at, isolation)
     return out
 
 
 def _offsets_at_times(
     client: ClusterClient, bound: Bound, tps: list[TopicPartition], isolation: Isolation
 ) -> Offsets:
+    """Return the offset of the first record at or after a time in each partition, or the end if
+    there is none. All records before this offset are older. Open transactions after the end may
+    have newer records.
+    """
     if bound.time_ms is None:
         _check_complete(bound, tps)
     by_time: defaultdict[int, list[TopicPartition]] = defaultdict(list)
     for tp in tps:
         by_time[bound.values[tp] if bound.time_ms is None else bound.time_ms].append(tp)
-    ends = latest_ends(client, tps, isolation)
+    ends = listed_offsets(client, tps, LATEST, isolation)
     out: Offsets = {}
     for at, with_value in by_time.items():
-        for tp, result in _results(client, with_value, at, isolation).items():
-            if result.offset < 0 and bound.needs_match:
+        for tp, offset in listed_offsets(client, with_value, at, isolation).items():
+            if offset < 0 and bound.needs_match:
                 raise option_error(
                     bound.option,
                     f"{tp} has no record at or after {at}",
                     "write startingOffsetsByTimestampStrategy=latest to begin at its end",
                 )
-            out[tp] = ends[tp] if result.offset < 0 else result.offset
+            out[tp] = ends[tp] if offset < 0 else offset
     return out
 
 
@@ -265,7 +246,7 @@ def _group_offsets(
     rest = [tp for tp in tps if tp not in out]
     if rest:
         log.warning("group %s has no offset of %s: from the log start", bound.group, rest[0])
-    return out | _listed(client, rest, EARLIEST, isolation)
+    return out | listed_offsets(client, rest, EARLIEST, isolation)
 
 
 def split(ranges: Sequence[OffsetRange], least: int | None) -> list[OffsetRange]:

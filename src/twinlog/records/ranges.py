@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 
 from twinlog.clock import GrowingPause
 from twinlog.errors import ClusterError
-from twinlog.mirror.copy.ranges import RangeAnswer, SourceRange
+from twinlog.mirror.copy.ranges import RangeAnswer, RangeBounds, SourceRange
 from twinlog.model import TopicPartition
 from twinlog.records.columns import OFFSET, PARTITION, TOPIC, all_columns
 from twinlog.records.decoding import ColumnDecoder, binary_array, number_array
@@ -145,7 +145,7 @@ def _without_offsets(
 class _SingleRangeEncoder:
     """Encodes the rows of one range."""
 
-    def __init__(self, source_range: SourceRange, codec: Codec, max_bytes: int) -> None:
+    def __init__(self, source_range: RangeBounds, codec: Codec, max_bytes: int) -> None:
         self.offsets = array("q")
         self._range, self._codec = source_range, codec
         self._tp = TopicPartition(source_range.topic, source_range.partition)
@@ -204,9 +204,9 @@ class RangeEncoder:
     """
 
     def __init__(
-        self, ranges: Iterable[SourceRange], *, codec: Codec, max_bytes: int, now_ms: int
+        self, ranges: Iterable[RangeBounds], *, codec: Codec, max_bytes: int, now_ms: int
     ) -> None:
-        """The batches of `ranges` are not read. `now_ms`: the time of rows without a timestamp.
+        """`now_ms`: the time of rows without a timestamp.
 
         Raises ClusterError (ROW_INVALID) if ranges overlap.
         """

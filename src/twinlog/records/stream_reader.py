@@ -38,6 +38,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.groups.coordinators import Coordinators
 from twinlog.cluster.groups.group_offsets import Committed, commit_offsets, is_refused_as_active
+from twinlog.cluster.logs.offsets import LATEST
 from twinlog.cluster.logs.raw_log import fetch_records
 from twinlog.errors import ClusterError, Fate, RecordsLost, TwinlogError
 from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
@@ -49,8 +50,8 @@ from twinlog.records.planning import (
     existing_parts,
     find_partitions,
     grouped_ranges,
-    latest_ends,
     limited_ends,
+    listed_offsets,
     resolve,
     split,
 )
@@ -221,7 +222,8 @@ class StreamReader(PlanningReader, DataSourceStreamReader, SupportsTriggerAvaila
         return self._upstreams
 
     def _ends(self, client: ClusterClient, tps: Iterable[TopicPartition]) -> Offsets:
-        return latest_ends(client, tps, self._options.isolation, may_miss=self._may_miss)
+        isolation = self._options.isolation
+        return listed_offsets(client, tps, LATEST, isolation, may_miss=self._may_miss)
 
     def _warn_of_missing(self, partitions: Iterable[TopicPartition], begin: Offsets) -> None:
         """Warn once about each missing topic that is named or in the checkpoint."""

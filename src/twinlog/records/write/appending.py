@@ -132,13 +132,10 @@ class Appender:
         return batch.codec is self._codec and fits and size >= self._small_bytes
 
     def _flush(self, cuts: Mapping[TopicPartition, Sequence[Rows | PackedBatch]]) -> None:
-        self._transactions.add_partitions([tp for tp in cuts if not self._is_begun(tp)])
+        self._transactions.add_partitions([tp for tp in cuts if not self._logs[tp].next_sequence])
         queues = {tp: list(cut) for tp, cut in cuts.items()}
         while queues:
             self._append_batches(queues)
-
-    def _is_begun(self, tp: TopicPartition) -> bool:
-        return self._logs[tp].next_sequence > 0
 
     def _append_batches(self, queues: dict[TopicPartition, _Queue]) -> None:
         """Append the next batch of each queue, up to ROUND_BYTES, and remove finished queues."""

@@ -175,16 +175,14 @@ class RowPartitioner:
                 _check_partition(topic, partition, count)
                 numbers[partition] = [picked]
         keyed, rest = _by_key(columns.get(KEY), rows)
-        for partition, picked in enumerate(CHOSEN.kernels.partition(table, keyed, count)):
+        shares = [*enumerate(CHOSEN.kernels.partition(table, keyed, count))]
+        if rest and self._turn is not None:
+            shares.append((self._turn % count, rest))
+        elif rest:
+            shares += enumerate(CHOSEN.kernels.partition(_keyed_by_content(table), rest, count))
+        for partition, picked in shares:
             if picked:
                 numbers.setdefault(partition, []).append(picked)
-        if rest and self._turn is not None:
-            numbers.setdefault(self._turn % count, []).append(rest)
-        elif rest:
-            by_partition = CHOSEN.kernels.partition(_keyed_by_content(table), rest, count)
-            for partition, picked in enumerate(by_partition):
-                if picked:
-                    numbers.setdefault(partition, []).append(picked)
         return [(partition, _in_row_order(arrays)) for partition, arrays in numbers.items()]
 
 
