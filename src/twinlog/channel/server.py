@@ -22,14 +22,12 @@ import os
 import selectors
 import socket
 import ssl
-import tempfile
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 from twinlog.addresses import is_loopback
@@ -198,38 +196,23 @@ class UnauthenticatedPeer:
         return selectors.EVENT_READ
 
 
-class UnauthenticatedPeers:
+class UnauthenticatedPeers(dict[UnauthenticatedPeer, None]):
     """All unauthenticated connections, oldest first."""
-
-    def __init__(self) -> None:
-        self._all: dict[UnauthenticatedPeer, None] = {}
-
-    def __len__(self) -> int:
-        return len(self._all)
-
-    def __contains__(self, stranger: UnauthenticatedPeer) -> bool:
-        return stranger in self._all
 
     def add(self, stranger: UnauthenticatedPeer) -> list[UnauthenticatedPeer]:
         """Add a connection. Return the connections that must be closed because there are now more
         than MAX_OF_ONE_ADDRESS or MAX_UNAUTHENTICATED.
         """
-        self._all[stranger] = None
-        of_one = [other for other in self._all if other.host == stranger.host]
+        self[stranger] = None
+        of_one = [other for other in self if other.host == stranger.host]
         surplus = of_one[: max(0, len(of_one) - MAX_OF_ONE_ADDRESS)]
-        rest = [other for other in self._all if other not in surplus]
+        rest = [other for other in self if other not in surplus]
         return [*surplus, *rest[: max(0, len(rest) - MAX_UNAUTHENTICATED)]]
-
-    def discard(self, stranger: UnauthenticatedPeer) -> None:
-        self._all.pop(stranger, None)
-
-    def oldest(self, count: int) -> list[UnauthenticatedPeer]:
-        return list(self._all)[:count]
 
     def timed_out(self) -> list[UnauthenticatedPeer]:
         """Return the connections that have not sent a hello within HELLO_WITHIN_S."""
         now = time.monotonic()
-        return [stranger for stranger in self._all if stranger.give_up_at < now]
+        return [stranger for stranger in self if stranger.give_up_at < now]
 
 
 class RejectionLog:
@@ -301,7 +284,6 @@ class ChannelServer:
         deliver: Callable[[ChannelEvent], None],
         *,
         host: str = "127.0.0.1",
-        port: int = 0,
         advertised_host: str | None = None,
         admit: Callable[[Frame], LaneIdentity] | None = None,
     ) -> None:
@@ -317,7 +299,7 @@ class ChannelServer:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         try:
             self._listener = socket.create_server(
-                (host, port), family=family, backlog=MAX_UNAUTHENTICATED
+                (host, 0), family=family, backlog=MAX_UNAUTHENTICATED
             )
         except OSError as error:
             what = f"this process cannot listen at {host}: {error}"
@@ -405,7 +387,7 @@ class ChannelServer:
                     self._dismiss(stranger, f"no hello within {HELLO_WITHIN_S:.0f} s")
                 self._listen_again()
         finally:
-            for stranger in self._unauthenticated.oldest(len(self._unauthenticated)):
+            for stranger in self._unauthenticated:
                 stranger.frames.close()
             for peer in self._peers:
                 peer.close_socket()
@@ -445,7 +427,7 @@ class ChannelServer:
             # no descriptor or memory is left, so the listener pauses and the oldest unauthenticated
             # connection is closed
             self._rejections.note(str(error), "the listener")
-            for stranger in self._unauthenticated.oldest(1):
+            for stranger in list(self._unauthenticated)[:1]:
                 self._dismiss(stranger, "no file descriptor is left for other tasks")
             self._selector.unregister(self._listener)
             self._listens_at = time.monotonic() + TICK_S
@@ -490,7 +472,7 @@ class ChannelServer:
             # CorruptData is also raised for a frame that is longer or shorter than a hello
             self._dismiss(stranger, str(error.args[0]))
             return None
-        self._unauthenticated.discard(stranger)
+        self._unauthenticated.pop(stranger, None)
         stranger.frames.reader.max_frame_bytes = MAX_FRAME_BYTES
         peer = Peer(stranger.frames, self._codec, identity, self._wake)
         self._selector.modify(stranger.frames, selectors.EVENT_READ, peer)
@@ -502,7 +484,7 @@ class ChannelServer:
     def _dismiss(self, stranger: UnauthenticatedPeer, why: str) -> None:
         if stranger not in self._unauthenticated:
             return
-        self._unauthenticated.discard(stranger)
+        del self._unauthenticated[stranger]
         self._selector.unregister(stranger.frames)
         stranger.frames.close()
         self._rejections.note(why, stranger.remote)
@@ -580,6 +562,8 @@ def make_server_context() -> tuple[ssl.SSLContext, str]:
     from cryptography.hazmat.primitives.asymmetric import ec
     from cryptography.x509.oid import NameOID
 
+    from twinlog.cluster.security.tls import secret_file
+
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "twinlog driver")])
     now = datetime.datetime.now(datetime.UTC)
@@ -597,15 +581,12 @@ def make_server_context() -> tuple[ssl.SSLContext, str]:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.num_tickets = 0  # not needed, because no lane resumes a TLS session
-    # ssl reads keys only from files, so a private file exists for the duration of this call
     pem = key.private_bytes(
         serialization.Encoding.PEM,
         serialization.PrivateFormat.PKCS8,
         serialization.NoEncryption(),
     ) + certificate.public_bytes(serialization.Encoding.PEM)
-    with tempfile.TemporaryDirectory(prefix="twinlog-channel-") as folder:
-        path = Path(folder) / "driver.pem"
-        path.write_bytes(pem)
+    with secret_file(pem.decode()) as path:
         context.load_cert_chain(path)
     return context, certificate.fingerprint(hashes.SHA256()).hex()
 

@@ -207,19 +207,13 @@ default.
 """
 
 
-@dataclass(slots=True, kw_only=True)
-class _CachedToken:
-    token: str
-    renew_at: float
-    ends_at: float
-
-
 class _Slot:
     """The cached token of one OAuthSettings. `lock` is locked while a thread fetches a token."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.held: _CachedToken | None = None
+        self.token = ""
+        self.renew_at = self.ends_at = -math.inf
 
 
 class TokenCache:
@@ -242,30 +236,26 @@ class TokenCache:
         with self._lock:
             slot = self._slots.setdefault(settings, _Slot())
         with slot.lock:
-            now, held = self._clock(), slot.held
-            if held is not None and now < held.renew_at:
-                return held.token
+            now = self._clock()
+            if now < slot.renew_at:
+                return slot.token
             try:
                 fetched = self._fetch(settings, now)
             except Unreachable:
-                if held is None or now >= held.ends_at:
+                if now >= slot.ends_at:
                     raise
-                held.renew_at = min(now + RETRY_AFTER_S, held.ends_at)
-                return held.token
-            slot.held = self._hold(fetched, settings, now)
+                slot.renew_at = min(now + RETRY_AFTER_S, slot.ends_at)
+                return slot.token
+            lifetime = UNKNOWN_LIFETIME_S if fetched.lifetime_s is None else fetched.lifetime_s
+            share = settings.refresh_share - JITTER_SHARE * self._chance()
+            slot.token = fetched.text
+            slot.renew_at, slot.ends_at = now + lifetime * share, now + lifetime
             return fetched.text
 
     def forget(self, settings: OAuthSettings) -> None:
         """Remove the token of these settings from the cache, because a broker rejected it."""
         with self._lock:
             self._slots.pop(settings, None)
-
-    def _hold(self, fetched: Token, settings: OAuthSettings, now: float) -> _CachedToken:
-        lifetime = UNKNOWN_LIFETIME_S if fetched.lifetime_s is None else fetched.lifetime_s
-        share = settings.refresh_share - JITTER_SHARE * self._chance()
-        return _CachedToken(
-            token=fetched.text, renew_at=now + lifetime * share, ends_at=now + lifetime
-        )
 
 
 _tokens: Final = TokenCache()

@@ -70,6 +70,10 @@ class FollowedFiles:
         """
         self._wrong_since: float | None = None
         self._reported = ""
+        self.lock = threading.Lock()
+        """Held by the thread that calls `check`."""
+        self.checked_at = 0.0
+        """When `check` was called last. Set by the caller."""
 
     def check(self, now: float) -> bool:
         """Read the files again if they have changed or could not be used. Returns True if the
@@ -119,46 +123,38 @@ class Renewals:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        """Protects `_followed`. The lock of an entry protects the reading of its files."""
-        self._followed: dict[SecuritySettings, _Entry] = {}
+        """Protects `_followed`. The lock of FollowedFiles protects the reading of its files."""
+        self._followed: dict[SecuritySettings, FollowedFiles] = {}
 
     def follow(self, settings: SecuritySettings, read: Callable[[], SecuritySettings]) -> None:
         """Check these settings' files from now on. `read` reads the settings again."""
         if not settings.files:
             return
         files = FollowedFiles(settings, read)
+        files.checked_at = self._clock()
         with self._lock:
             # if clusters with equal settings share an entry, the later one's `read` replaces the
             # earlier one's, because it has the newer passwords
-            self._followed[settings] = _Entry(files, self._clock())
+            self._followed[settings] = files
 
     def current(self, settings: SecuritySettings) -> SecuritySettings:
         """Return the current settings for a new connection, or `settings` if it has no files."""
-        entry = self._followed.get(settings)
-        if entry is None:
+        files = self._followed.get(settings)
+        if files is None:
             return settings
         # if another thread is reading, perhaps from a slow disk, do not wait for it
-        if self._clock() - entry.checked_at >= CHECK_EVERY_S and entry.lock.acquire(blocking=False):
+        if self._clock() - files.checked_at >= CHECK_EVERY_S and files.lock.acquire(blocking=False):
             try:
-                entry.checked_at = self._clock()
-                entry.files.check(self._clock())
+                files.checked_at = self._clock()
+                files.check(self._clock())
             finally:
-                entry.lock.release()
-        return entry.files.settings
+                files.lock.release()
+        return files.settings
 
     def last_settings(self, settings: SecuritySettings) -> SecuritySettings:
         """Return the settings in use, without checking if files have changed."""
-        entry = self._followed.get(settings)
-        return settings if entry is None else entry.files.settings
-
-
-class _Entry:
-    __slots__ = ("checked_at", "files", "lock")
-
-    def __init__(self, files: FollowedFiles, checked_at: float) -> None:
-        self.files = files
-        self.checked_at = checked_at
-        self.lock = threading.Lock()
+        files = self._followed.get(settings)
+        return settings if files is None else files.settings
 
 
 _renewals: Final = Renewals()

@@ -229,15 +229,13 @@ def _context(settings: SecuritySettings) -> ssl.SSLContext:
     else:
         context.load_verify_locations(cadata=settings.ca_pem)
     if settings.private_key_pem is not None:
-        with _secret_file(
-            settings.private_key_pem + (settings.certificate_chain_pem or "")
-        ) as path:
+        with secret_file(settings.private_key_pem + (settings.certificate_chain_pem or "")) as path:
             context.load_cert_chain(path)
     return context
 
 
 @contextmanager
-def _secret_file(text: str) -> Iterator[str]:
+def secret_file(text: str) -> Iterator[str]:
     """Yield the path of a temporary file with this text, because `load_cert_chain` accepts only
     files. The file is in memory if the system supports it.
     """
