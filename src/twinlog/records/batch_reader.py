@@ -6,7 +6,7 @@ appended later are not read, in whatever order tasks run and however often a tas
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -97,25 +97,21 @@ _MOST: Final = (1 << 63) - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowBounds:
-    """Bounds of the wanted rows; numbers are inclusive."""
+    """Bounds of the wanted rows; offsets are inclusive."""
 
-    topics: frozenset[str] | None = None
-    prefixes: tuple[str, ...] = ()
-    partitions: frozenset[int] | None = None
-    least_partition: int = 0
-    most_partition: int = _MOST
+    conditions: tuple[Callable[[TopicPartition], bool], ...] = ()
+    """Conditions that all partitions with wanted rows meet."""
     first_offset: int = 0
     last_offset: int = _MOST
     least_ms: int | None = None
 
     def admit(self, tp: TopicPartition) -> bool:
         """Return True if a partition can have wanted rows."""
-        return (
-            (self.topics is None or tp.topic in self.topics)
-            and all(tp.topic.startswith(prefix) for prefix in self.prefixes)
-            and (self.partitions is None or tp.partition in self.partitions)
-            and self.least_partition <= tp.partition <= self.most_partition
-        )
+        return all(meets(tp) for meets in self.conditions)
+
+    def and_only(self, condition: Callable[[TopicPartition], bool]) -> RowBounds:
+        """Return these bounds with a condition of wanted partitions added."""
+        return replace(self, conditions=(*self.conditions, condition))
 
     def within(self, requested: OffsetRange, first_of_time: int | None = None) -> OffsetRange:
         """Return the part of a range that can have wanted rows."""
@@ -150,25 +146,17 @@ def _narrow(bounds: RowBounds, condition: Any) -> RowBounds:
 
 def _by_topic(bounds: RowBounds, condition: Any) -> RowBounds:
     if isinstance(condition, datasource.StringStartsWith):
-        return replace(bounds, prefixes=(*bounds.prefixes, condition.value))
+        return bounds.and_only(lambda tp: tp.topic.startswith(condition.value))
     values = _values(condition, str)
-    if values is None:
-        return bounds
-    known = bounds.topics
-    return replace(bounds, topics=values if known is None else known & values)
+    return bounds if values is None else bounds.and_only(lambda tp: tp.topic in values)
 
 
 def _by_partition(bounds: RowBounds, condition: Any) -> RowBounds:
     values = _values(condition, int)
     if values is not None:
-        known = bounds.partitions
-        return replace(bounds, partitions=values if known is None else known & values)
+        return bounds.and_only(lambda tp: tp.partition in values)
     least, most = _span(condition)
-    return replace(
-        bounds,
-        least_partition=max(bounds.least_partition, least),
-        most_partition=min(bounds.most_partition, most),
-    )
+    return bounds.and_only(lambda tp: least <= tp.partition <= most)
 
 
 def _by_offset(bounds: RowBounds, condition: Any) -> RowBounds:
