@@ -426,7 +426,7 @@ class Connection:
         # request is then repeated in version 0 (KIP-511)
         for version in (3, 0):
             began = time.monotonic()
-            self._begin(protocol.api_versions_request(version), protocol.API_VERSIONS, version)
+            self._begin(protocol.api_versions_request(), protocol.API_VERSIONS, version)
             if not self.wait_readable(min(SILENT_S, deadline - time.monotonic())):
                 if_silent()
             key, sent, body = self._receive_body(deadline - time.monotonic())
@@ -469,6 +469,7 @@ class Connection:
                 self._max_frame_bytes,
                 silent_s + muted_s,
             )
+            body = protocol.response_body(key, version, frame, correlation_id)
         except framing.ResponseTimeout as error:
             is_allowed = timeout_s >= self.settings.request_timeout_ms / 1000
             limit = self.settings.key("request.timeout.ms") if is_allowed else ""
@@ -477,10 +478,6 @@ class Connection:
             raise self._disconnected_error(
                 framing.reason(error) + self._login_hint(error)
             ) from error
-        except CorruptData as error:
-            raise self._corrupt_error(error) from error
-        try:
-            body = protocol.response_body(key, version, frame, correlation_id)
         except CorruptData as error:
             raise self._corrupt_error(error) from error
         self._awaited = None

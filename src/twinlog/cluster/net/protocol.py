@@ -55,12 +55,10 @@ def is_flexible(key: int, version: int) -> bool:
     return bool(response.flexible_version_q(version))
 
 
-def api_versions_request(version: int) -> Message:
+def api_versions_request() -> Message:
     """Return an ApiVersions request. From version 3 on, the request contains Twinlog's name and
     version, which brokers show in their metrics (KIP-511).
     """
-    if version < 3:
-        return ApiVersionsRequest()
     return ApiVersionsRequest(
         client_software_name="twinlog", client_software_version=twinlog.__version__
     )

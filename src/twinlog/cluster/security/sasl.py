@@ -41,6 +41,7 @@ import hmac
 import re
 import secrets
 from collections.abc import Callable, Generator
+from contextlib import suppress
 from typing import Final
 
 from twinlog.cluster.security.security_settings import (
@@ -171,7 +172,11 @@ def authenticate(settings: SecuritySettings, exchange: Callable[[bytes], bytes])
     if not settings.needs_sasl:
         return
     try:
-        _run(_messages(settings), exchange)
+        messages = _messages(settings)
+        message = next(messages)
+        with suppress(StopIteration):
+            while True:
+                message = messages.send(exchange(message))
     except AuthenticationFailed:
         if settings.oauth is not None:
             from twinlog.cluster.security.oauth import forget_token
@@ -179,16 +184,6 @@ def authenticate(settings: SecuritySettings, exchange: Callable[[bytes], bytes])
             # the next connection uses a new token, because the issuer may have changed its keys
             forget_token(settings.oauth)
         raise
-
-
-def _run(messages: Messages, exchange: Callable[[bytes], bytes]) -> None:
-    message = next(messages)
-    while True:
-        answer = exchange(message)
-        try:
-            message = messages.send(answer)
-        except StopIteration:
-            return
 
 
 def _messages(settings: SecuritySettings) -> Messages:

@@ -163,18 +163,11 @@ LOGIN_CLASS: Final = "sasl.login.class"
 JAVA_DEFAULT_MECHANISM: Final = "GSSAPI"
 
 # PLAIN and SCRAM accept user name and password from either module, as in Java
-_PASSWORD_MODULES: Final = frozenset(
-    {
-        "org.apache.kafka.common.security.plain.PlainLoginModule",
-        "org.apache.kafka.common.security.scram.ScramLoginModule",
-    }
-)
-_OAUTH_MODULE: Final = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
-_MODULE_FOR: Final = {
-    PLAIN: "org.apache.kafka.common.security.plain.PlainLoginModule",
-    OAUTHBEARER: _OAUTH_MODULE,
-}
+_PLAIN_MODULE: Final = "org.apache.kafka.common.security.plain.PlainLoginModule"
 _SCRAM_MODULE: Final = "org.apache.kafka.common.security.scram.ScramLoginModule"
+_PASSWORD_MODULES: Final = frozenset({_PLAIN_MODULE, _SCRAM_MODULE})
+_OAUTH_MODULE: Final = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
+_MODULE_FOR: Final = {PLAIN: _PLAIN_MODULE, OAUTHBEARER: _OAUTH_MODULE}
 _NO_JAVA_CODE: Final = "Java code cannot run here; remove the key"
 
 

@@ -98,7 +98,7 @@ def broker_versions(client: ClusterClient) -> Iterator[BrokerVersions]:
 def _features(client: ClusterClient, node: int, offered: int) -> dict[str, int]:
     if offered < WITH_FEATURES:
         return {}
-    request = protocol.api_versions_request(WITH_FEATURES)
+    request = protocol.api_versions_request()
     answer = client.attempt(node, request, minimum=WITH_FEATURES, maximum=WITH_FEATURES)
     return {
         feature.name: int(feature.max_version_level) for feature in answer.finalized_features or ()
