@@ -35,7 +35,7 @@ from twinlog.spark.application import (
 )
 from twinlog.transforms.application import config_of
 from twinlog.wire.record_batch import Codec
-from twinlog.wire.rows import Record
+from twinlog.wire.records import Record
 
 __all__ = ["main"]
 

@@ -30,7 +30,7 @@ from twinlog.transforms.application import ROUNDS_AT_ONCE, Application
 from twinlog.transforms.rounds import Rounds
 from twinlog.transforms.session import local_session
 from twinlog.wire.record_batch import Codec
-from twinlog.wire.rows import Record
+from twinlog.wire.records import Record
 
 __all__ = ["main"]
 

@@ -26,7 +26,7 @@ from twinlog.transforms.application import part_of
 from twinlog.transforms.rounds import TASK_BYTES, Rounds
 from twinlog.transforms.session import EXCLUDED_RULES, SETTINGS
 from twinlog.wire.record_batch import Codec
-from twinlog.wire.rows import Record
+from twinlog.wire.records import Record
 
 pytestmark = pytest.mark.xdist_group("spark")
 

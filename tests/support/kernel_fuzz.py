@@ -46,8 +46,7 @@ from twinlog.wire.kernels.shapes import Kernels, Strings, Table
 from twinlog.wire.kernels.twin import TWIN, scan_state
 from twinlog.wire.primitives import encode_varint
 from twinlog.wire.record_batch import CRC, HEADER_BYTES, Codec, read_headers
-from twinlog.wire.records import Record, decode_batch, decode_legacy, encode_batch
-from twinlog.wire.rows import encode_headers
+from twinlog.wire.records import Record, decode_batch, decode_legacy, encode_batch, encode_headers
 
 LIMIT: Final = 1 << 20
 K: Final = 100

@@ -21,8 +21,7 @@ from twinlog.channel.lending import (
 from twinlog.channel.server import ChannelEvent, ChannelServer, LaneGone, LaneMessage, Peer
 from twinlog.mirror.copy.ranges import RangeAnswer, SourceRange
 from twinlog.wire.record_batch import Codec, read_header, read_headers, verify_crc
-from twinlog.wire.records import decode_batch, encode_batch
-from twinlog.wire.rows import Record
+from twinlog.wire.records import Record, decode_batch, encode_batch
 
 
 def batches_of(

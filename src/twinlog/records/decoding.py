@@ -39,8 +39,7 @@ from twinlog.wire.kernels.chosen import CHOSEN
 from twinlog.wire.kernels.shapes import Table
 from twinlog.wire.kernels.twin import TWIN
 from twinlog.wire.record_batch import BatchHeader
-from twinlog.wire.records import Scan, decode_legacy
-from twinlog.wire.rows import table_of
+from twinlog.wire.records import Scan, decode_legacy, table_of
 
 CHUNK_ROWS: Final = 16_384
 CHUNK_BYTES: Final = 16 << 20

@@ -32,8 +32,7 @@ from twinlog.records.write.packing import UNTIMED_MS, BatchedRows, Gatherer
 from twinlog.records.write.rows import numbers_of, table_of_columns
 from twinlog.wire.compression import DECOMPRESSED_LIMIT_BYTES
 from twinlog.wire.record_batch import BatchHeader, Codec, read_headers, rewrite_header, verify_crc
-from twinlog.wire.records import encode_rows
-from twinlog.wire.rows import Rows
+from twinlog.wire.records import Rows, encode_rows
 
 COLUMNS: Final = all_columns(headers=True)
 CHUNK_BYTES: Final = 1 << 20

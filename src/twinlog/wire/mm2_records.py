@@ -38,7 +38,7 @@ from msgspec import Struct
 
 from twinlog.errors import CorruptData
 from twinlog.model import TopicPartition
-from twinlog.wire.rows import Record
+from twinlog.wire.records import Record
 
 VERSION: Final = 0
 _MAX_STRING_BYTES: Final = 32_767

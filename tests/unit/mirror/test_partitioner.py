@@ -8,7 +8,7 @@ import pytest
 
 from twinlog.mirror.copy.fan_out import partition_for_key, partition_of
 from twinlog.wire.kernels.twin import murmur2
-from twinlog.wire.rows import Record
+from twinlog.wire.records import Record
 
 
 @pytest.mark.parametrize(

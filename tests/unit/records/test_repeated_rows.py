@@ -5,7 +5,7 @@ from __future__ import annotations
 import tracemalloc
 
 from twinlog.records.write import appending
-from twinlog.wire.rows import Record, rows_of
+from twinlog.wire.records import Record, rows_of
 
 ROWS = 30_000
 

@@ -17,7 +17,7 @@ from twinlog.records import ranges as ranges_module
 from twinlog.records.decoding import arrow_schema
 from twinlog.records.ranges import COLUMNS, PayloadTurn, RangeEncoder, rows_of_range
 from twinlog.wire.record_batch import Codec
-from twinlog.wire.rows import Record
+from twinlog.wire.records import Record
 
 pytestmark = pytest.mark.usefixtures("each_kernels")
 

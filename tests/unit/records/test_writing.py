@@ -29,7 +29,7 @@ from twinlog.records.write.rows import (
     warn_of_others,
 )
 from twinlog.wire.record_batch import Codec
-from twinlog.wire.rows import Record, Rows, rows_of
+from twinlog.wire.records import Record, Rows, rows_of
 
 pytestmark = pytest.mark.usefixtures("each_kernels")
 

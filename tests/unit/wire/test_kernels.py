@@ -29,8 +29,7 @@ from twinlog.wire.kernels.shapes import Kernels, Strings
 from twinlog.wire.kernels.twin import TWIN
 from twinlog.wire.primitives import encode_varint
 from twinlog.wire.record_batch import HEADER_BYTES, Codec
-from twinlog.wire.records import decode_batch, encode_batch, first_record
-from twinlog.wire.rows import encode_headers
+from twinlog.wire.records import decode_batch, encode_batch, encode_headers, first_record
 
 FOLDER = Path(kernels.__file__).parent
 compiled = pytest.mark.skipif(

@@ -28,7 +28,7 @@ from typing import Final, NamedTuple, TypeAlias
 from twinlog.errors import CorruptData
 from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
 from twinlog.wire.mm2_records import Checkpoint
-from twinlog.wire.rows import Record
+from twinlog.wire.records import Record
 
 TOPIC_IDS_HEADER: Final = "twinlog.ids"
 """Header with two topic IDs of 16 bytes each: the original topic's ID, then the copy's."""

@@ -71,8 +71,7 @@ from twinlog.mirror.skips import Skip
 from twinlog.model import Isolation, TopicId, TopicPartition
 from twinlog.wire.kernels.twin import murmur2
 from twinlog.wire.record_batch import BatchHeader
-from twinlog.wire.records import Rows, fingerprint
-from twinlog.wire.rows import Part, Record
+from twinlog.wire.records import Part, Record, Rows, fingerprint
 
 _POSITIVE: Final = 0x7FFFFFFF
 

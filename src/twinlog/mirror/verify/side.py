@@ -13,8 +13,7 @@ from twinlog.mirror.start.tail_check import decode
 from twinlog.mirror.verify.difference import Compared, GapCause, Range
 from twinlog.wire.kernels.shapes import OFFSET, Table
 from twinlog.wire.record_batch import BatchHeader, verify_crc
-from twinlog.wire.records import Record, decode_table
-from twinlog.wire.rows import records_of
+from twinlog.wire.records import Record, decode_table, records_of
 
 MOST_UNREADABLE: Final = 1 << 20
 """Maximum offsets assumed for a batch that cannot be read, because its header may be wrong."""

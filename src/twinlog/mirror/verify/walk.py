@@ -41,8 +41,7 @@ from twinlog.mirror.verify.side import Entry, Piece, ReadSide, RecordTable
 from twinlog.wire.compression import decompress
 from twinlog.wire.kernels.shapes import END, OFFSET, REST, TIMESTAMP
 from twinlog.wire.record_batch import CODEC_MASK, HEADER_BYTES, BatchHeader, verify_crc
-from twinlog.wire.records import decode_table
-from twinlog.wire.rows import Record, encoded_content
+from twinlog.wire.records import Record, decode_table, encoded_content
 
 NOT_IN_MAP: Final = "the offset map has no position for them"
 ELSEWHERE: Final = "the offset map has another position"

@@ -57,8 +57,7 @@ from twinlog.wire.record_batch import (
     rewrite_header,
     verify_crc,
 )
-from twinlog.wire.records import decode_rows, encode_rows
-from twinlog.wire.rows import Part, Rows
+from twinlog.wire.records import Part, Rows, decode_rows, encode_rows
 
 ROUND_BYTES: Final = 8 << 20
 """Maximum bytes of batches in flight, one per partition, all of which may be sent to one broker."""

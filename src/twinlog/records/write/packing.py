@@ -24,8 +24,7 @@ from twinlog.model import TopicPartition
 from twinlog.records.columns import PARTITION, TOPIC, VALUE
 from twinlog.wire.kernels import shapes
 from twinlog.wire.record_batch import HEADER_BYTES, Codec, read_header
-from twinlog.wire.records import decode_rows, decode_table, encode_rows, write_header
-from twinlog.wire.rows import Part, Rows
+from twinlog.wire.records import Part, Rows, decode_rows, decode_table, encode_rows, write_header
 
 RECORD_BATCH: Final = "record_batch"
 LEAST_TIMESTAMP: Final = "least_timestamp"

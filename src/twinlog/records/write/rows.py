@@ -42,7 +42,7 @@ from twinlog.records.write.packing import UNTIMED_MS, PackedBatch
 from twinlog.wire.kernels import shapes
 from twinlog.wire.kernels.chosen import CHOSEN
 from twinlog.wire.kernels.shapes import Strings, Table
-from twinlog.wire.rows import Rows
+from twinlog.wire.records import Rows
 
 log = logging.getLogger(__name__)
 

@@ -823,7 +823,7 @@ enum { ROW_AT, ROW_LENGTH, ROW_OFFSET, ROW_COUNT, ROW_BASE_TIME, ROW_MOST_TIME, 
 
 #define NO_MARK (-1)
 
-/* `wire.rows.fingerprint` of the first record of an uncompressed batch, or BAD. */
+/* `wire.records.fingerprint` of the first record of an uncompressed batch, or BAD. */
 static i64 fingerprint_of(const u8 *head, i64 length) {
     i64 position = HEADER_BYTES;
     struct record one;
