@@ -38,7 +38,7 @@ from tests.support.topics import (
 )
 from twinlog.cli.main import run
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.groups.group_protocol import GroupCalls, GroupSettings
+from twinlog.cluster.groups.group_protocol import GroupCalls
 from twinlog.cluster.groups.membership import MemberRole, Membership
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.config.flow.offset_storage import offset_storage
@@ -612,8 +612,7 @@ def expel(settings: ClusterSettings, group: str, member: str) -> None:
     """Remove a member from its group as `kafka-consumer-groups.sh` does, or as the coordinator does
     after a session timeout.
     """
-    about = GroupSettings(group_id=group, session_timeout_ms=10_000, rebalance_timeout_ms=10_000)
     with ClusterClient(settings) as client:
-        calls = GroupCalls(client, about)
+        calls = GroupCalls(client, group, 10_000, 10_000)
         calls.member_id = member
         calls.leave(timeout_s=10.0)

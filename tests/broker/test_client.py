@@ -15,7 +15,7 @@ from tests.support.settings import HURRIED, settings_for
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.groups.coordinators import Coordinators
 from twinlog.cluster.groups.group_offsets import fetch_offsets
-from twinlog.cluster.groups.group_protocol import GroupCalls, GroupSettings
+from twinlog.cluster.groups.group_protocol import GroupCalls
 from twinlog.cluster.logs.offsets import EpochEnd, log_ends
 from twinlog.cluster.net.metadata import Operation
 from twinlog.cluster.net.settings import ClusterSettings
@@ -146,10 +146,7 @@ def test_leader_and_coordinators_that_are_no_longer_alive_are_looked_up_again(
     coordinators.learn(fresh_topic, DEAD)
     assert fetch_offsets(coordinators, [fresh_topic]) == {fresh_topic: {}}
 
-    calls = GroupCalls(
-        client,
-        GroupSettings(group_id=fresh_topic, session_timeout_ms=10_000, rebalance_timeout_ms=10_000),
-    )
+    calls = GroupCalls(client, fresh_topic, 10_000, 10_000)
     calls._node = DEAD
     with pytest.raises(Unreachable, match="broker 4711 is not alive"):
         calls.join(b"", lambda: True)

@@ -20,7 +20,7 @@ from tests.support.stopwatch import Stopwatch
 from tests.support.topics import topic_names
 from twinlog.cli.commands.mirror import MirrorReport
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.groups.group_protocol import GroupCalls, GroupSettings
+from twinlog.cluster.groups.group_protocol import GroupCalls
 from twinlog.cluster.groups.membership import SESSION_TIMEOUT_MS, MemberRole
 from twinlog.config.load import load
 from twinlog.control.flow.managed_flow import leave
@@ -109,11 +109,8 @@ def test_once_says_that_another_leads_only_where_one_is_known(rig: Rig) -> None:
     config = rig.config()
     rig.put(range(5))
     rig.copy_once()
-    group = GroupSettings(
-        group_id=f"twinlog-{rig.flow}", session_timeout_ms=25_000, rebalance_timeout_ms=60_000
-    )
     with ClusterClient(settings_for(rig.target.bootstrap, "t")) as client:
-        dead = GroupCalls(client, group)
+        dead = GroupCalls(client, f"twinlog-{rig.flow}", 25_000, 60_000)
         assert dead.join(b"", lambda: True) is not None
         dead.close()
         rig.put(range(5, 10))

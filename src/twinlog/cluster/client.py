@@ -263,19 +263,16 @@ class ClusterClient:
             silent_s = min(ANSWER_TIMEOUT_S, most_s)
         connection = self.connection_to(node)
         if muted_s := connection.muted_s:
-            self._wait_for(muted_s)
+            self.muted_until = time.monotonic() + muted_s
+            began = self.patience.clock()
+            self.patience.sleep(muted_s)
+            self._muted_s += self.patience.clock() - began
             connection = self.connection_to(node)  # the SASL session may have ended during the wait
         try:
             yield connection, max(most_s, silent_s), silent_s
         except Disconnected:
             self._pool.on_broken(connection)
             raise
-
-    def _wait_for(self, muted_s: float) -> None:
-        self.muted_until = time.monotonic() + muted_s
-        began = self.patience.clock()
-        self.patience.sleep(muted_s)
-        self._muted_s += self.patience.clock() - began
 
     def retrying(self, operation: Callable[[], T], *, timeout_s: float | None = None) -> T:
         """Run the operation until it succeeds, fails permanently, or times out."""
@@ -322,19 +319,15 @@ class ClusterClient:
         self._pool.learn(metadata.brokers)
         self._has_answered = True
         self._controller = metadata.controller
-        if not allow_missing:
-            for topic in metadata.topics.values():
-                self._require(topic)
+        for topic in () if allow_missing else metadata.topics.values():
+            if topic.error != NONE:
+                raise error_for(
+                    topic.error,
+                    cluster=self.alias,
+                    doing=f"reading metadata of topic {topic.name}",
+                    acl=f"DESCRIBE on topic {topic.name}",
+                )
         return metadata
-
-    def _require(self, topic: TopicMetadata) -> None:
-        if topic.error != NONE:
-            raise error_for(
-                topic.error,
-                cluster=self.alias,
-                doing=f"reading metadata of topic {topic.name}",
-                acl=f"DESCRIBE on topic {topic.name}",
-            )
 
     def check(self, result: Message, doing: str, *, acl: str | None = None) -> None:
         """Raise the error of a response, or of a part of it that has an `error_code`. Does nothing

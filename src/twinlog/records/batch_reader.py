@@ -36,17 +36,15 @@ class BatchReader(PlanningReader, DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """Return the offset ranges to read, one per task. Raises TwinlogError."""
         try:
-            return self._plan_partitions()
+            with connected(self._options.cluster(), refused_at_first_s=FIRST_REFUSED_S) as client:
+                ranges = split(self._ranges(client), self._options.min_partitions)
+                return self._tasks(
+                    [[span] for span in ranges],
+                    lambda: UpstreamMaps(client, self._options.upstreams),
+                )
         except TwinlogError as error:
             # Spark would show the traceback, which adds nothing to the message
             raise error.with_traceback(None) from None
-
-    def _plan_partitions(self) -> Sequence[InputPartition]:
-        with connected(self._options.cluster(), refused_at_first_s=FIRST_REFUSED_S) as client:
-            ranges = split(self._ranges(client), self._options.min_partitions)
-            return self._tasks(
-                [[span] for span in ranges], lambda: UpstreamMaps(client, self._options.upstreams)
-            )
 
     def _ranges(self, client: ClusterClient) -> list[OffsetRange]:
         options, isolation = self._options, self._options.isolation

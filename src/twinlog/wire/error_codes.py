@@ -66,35 +66,26 @@ class KafkaError:
 
     number: int
     name: str
-    retriable: bool
-    stale: bool
+    retriable: bool = False
+    stale: bool = False
     """True if the error shows outdated metadata of leaders or topics (Java: invalid metadata)."""
-    kind: type[ClusterError]
-    code: str
-    """The stable code of Twinlog's error."""
-    advice: str
+    kind: type[ClusterError] = BrokerRefused
+    own_code: str = ""
+    """The stable code, if it is neither the name (BrokerRefused) nor that of the class."""
+    advice: str = ""
+
+    @property
+    def code(self) -> str:
+        """The stable code of Twinlog's error."""
+        return self.own_code or (self.name if self.kind is BrokerRefused else self.kind.code)
 
 
-def _row(
-    number: int,
-    name: str,
-    *,
-    retriable: bool = False,
-    stale: bool = False,
-    kind: type[ClusterError] = BrokerRefused,
-    code: str | None = None,
-    advice: str = "",
-) -> KafkaError:
-    if code is None:
-        code = name if kind is BrokerRefused else kind.code
-    return KafkaError(number, name, retriable, stale, kind, code, advice)
-
-
+_row = KafkaError
 _ROWS: Final = (
     _row(-1, "UNKNOWN_SERVER_ERROR"),
     _row(1, "OFFSET_OUT_OF_RANGE"),
     _row(2, "CORRUPT_MESSAGE", retriable=True),
-    _row(3, "UNKNOWN_TOPIC_OR_PARTITION", retriable=True, stale=True, code="TOPIC_MISSING"),
+    _row(3, "UNKNOWN_TOPIC_OR_PARTITION", retriable=True, stale=True, own_code="TOPIC_MISSING"),
     _row(4, "INVALID_FETCH_SIZE"),
     _row(5, "LEADER_NOT_AVAILABLE", retriable=True, stale=True),
     _row(6, "NOT_LEADER_OR_FOLLOWER", retriable=True, stale=True),
@@ -147,9 +138,9 @@ _ROWS: Final = (
     ),
     _row(27, "REBALANCE_IN_PROGRESS"),
     _row(28, "INVALID_COMMIT_OFFSET_SIZE"),
-    _row(29, "TOPIC_AUTHORIZATION_FAILED", kind=Unauthorized, code="TOPIC_UNAUTHORIZED"),
-    _row(30, "GROUP_AUTHORIZATION_FAILED", kind=Unauthorized, code="GROUP_UNAUTHORIZED"),
-    _row(31, "CLUSTER_AUTHORIZATION_FAILED", kind=Unauthorized, code="CLUSTER_UNAUTHORIZED"),
+    _row(29, "TOPIC_AUTHORIZATION_FAILED", kind=Unauthorized, own_code="TOPIC_UNAUTHORIZED"),
+    _row(30, "GROUP_AUTHORIZATION_FAILED", kind=Unauthorized, own_code="GROUP_UNAUTHORIZED"),
+    _row(31, "CLUSTER_AUTHORIZATION_FAILED", kind=Unauthorized, own_code="CLUSTER_UNAUTHORIZED"),
     _row(32, "INVALID_TIMESTAMP"),
     _row(33, "UNSUPPORTED_SASL_MECHANISM", kind=AuthenticationFailed),
     _row(34, "ILLEGAL_SASL_STATE", kind=AuthenticationFailed),
@@ -159,7 +150,7 @@ _ROWS: Final = (
     _row(
         38,
         "INVALID_REPLICATION_FACTOR",
-        code="REPLICATION_FACTOR",
+        own_code="REPLICATION_FACTOR",
         advice="set replication.factor to at most the number of live brokers",
     ),
     _row(39, "INVALID_REPLICA_ASSIGNMENT"),
@@ -190,7 +181,7 @@ _ROWS: Final = (
         53,
         "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
         kind=Unauthorized,
-        code="TRANSACTIONAL_ID_UNAUTHORIZED",
+        own_code="TRANSACTIONAL_ID_UNAUTHORIZED",
     ),
     _row(54, "SECURITY_DISABLED", advice="the brokers have no authorizer (authorizer.class.name)"),
     _row(55, "OPERATION_NOT_ATTEMPTED"),

@@ -224,10 +224,8 @@ def _offsets_of_group(
     parts = [partition for topic in answer.topics for partition in topic.partitions]
     if not code and any(part.error_code == UNSTABLE_OFFSET_COMMIT for part in parts):
         code = UNSTABLE_OFFSET_COMMIT
-    return coordinators.error(code, READING, group) if code else _offsets(answer)
-
-
-def _offsets(answer: Message) -> dict[TopicPartition, Committed]:
+    if code:
+        return coordinators.error(code, READING, group)
     return {
         TopicPartition(topic.name, partition.partition_index): Committed(
             offset=partition.committed_offset, metadata=partition.metadata or ""

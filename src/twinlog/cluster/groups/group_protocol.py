@@ -53,15 +53,6 @@ LOOK_UP_EVERY_S: Final = 3.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupSettings:
-    """A group ID, and the timeouts after which the coordinator removes a silent member."""
-
-    group_id: str
-    session_timeout_ms: int
-    rebalance_timeout_ms: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class JoinedGroup:
     """One generation of a group, as one member sees it."""
 
@@ -79,9 +70,17 @@ class JoinedGroup:
 class GroupCalls:
     """The requests that a group member sends to its coordinator. Not thread-safe."""
 
-    def __init__(self, client: ClusterClient, group: GroupSettings) -> None:
-        self._client = client
-        self._group = group
+    def __init__(
+        self,
+        client: ClusterClient,
+        group_id: str,
+        session_timeout_ms: int,
+        rebalance_timeout_ms: int,
+    ) -> None:
+        """The timeouts are those after which the coordinator removes a silent member."""
+        self._client, self._group_id = client, group_id
+        self._session_timeout_ms = session_timeout_ms
+        self._rebalance_timeout_ms = rebalance_timeout_ms
         self.member_id = ""
         """The member ID that the coordinator has assigned. If empty, `join` gets a new one."""
         self._node: int | None = None
@@ -97,9 +96,9 @@ class GroupCalls:
         protocol = JoinGroupRequest.JoinGroupRequestProtocol(name=PROTOCOL_NAME, metadata=metadata)
         while True:
             request = JoinGroupRequest(
-                group_id=self._group.group_id,
-                session_timeout_ms=self._group.session_timeout_ms,
-                rebalance_timeout_ms=self._group.rebalance_timeout_ms,
+                group_id=self._group_id,
+                session_timeout_ms=self._session_timeout_ms,
+                rebalance_timeout_ms=self._rebalance_timeout_ms,
                 member_id=self.member_id,
                 group_instance_id=None,
                 protocol_type=PROTOCOL_TYPE,
@@ -129,7 +128,7 @@ class GroupCalls:
         """
         assignment = SyncGroupRequest.SyncGroupRequestAssignment
         request = SyncGroupRequest(
-            group_id=self._group.group_id,
+            group_id=self._group_id,
             generation_id=joined.generation,
             member_id=joined.member_id,
             group_instance_id=None,
@@ -160,7 +159,7 @@ class GroupCalls:
             member_id=self.member_id, group_instance_id=None, reason="stopped"
         )
         request = LeaveGroupRequest(
-            group_id=self._group.group_id, member_id=self.member_id, members=[identity]
+            group_id=self._group_id, member_id=self.member_id, members=[identity]
         )
         with self._coordinating() as node:
             self._check(self._client.attempt(node, request, timeout_s=timeout_s), "leaving")
@@ -178,7 +177,7 @@ class GroupCalls:
 
     def _heartbeat(self, connection: Connection, joined: JoinedGroup, timeout_s: float) -> None:
         request = HeartbeatRequest(
-            group_id=self._group.group_id,
+            group_id=self._group_id,
             generation_id=joined.generation,
             member_id=joined.member_id,
             group_instance_id=None,
@@ -197,7 +196,7 @@ class GroupCalls:
 
     def _await(self, node: int, request: Message, is_wanted: Callable[[], bool]) -> Message | None:
         connection = self._client.connection_to(node)
-        limit_s = self._group.rebalance_timeout_ms / 1000 + self._group.session_timeout_ms / 1000
+        limit_s = (self._rebalance_timeout_ms + self._session_timeout_ms) / 1000
         deadline = self._client.deadline(limit_s)
         connection.begin(request)
         while not deadline.has_passed and not connection.wait_readable(ANSWER_STEP_S):
@@ -222,7 +221,7 @@ class GroupCalls:
             connection.close()
             raise Disconnected(
                 f"{connection.peer} does not respond, and broker {coordinator} has become the "
-                f"coordinator of group {self._group.group_id}"
+                f"coordinator of group {self._group_id}"
             )
 
     @contextmanager
@@ -244,7 +243,7 @@ class GroupCalls:
             raise
 
     def _find_coordinator(self) -> int:
-        request = FindCoordinatorRequest(key=self._group.group_id, key_type=0)
+        request = FindCoordinatorRequest(key=self._group_id, key_type=0)
         answer = self._client.attempt(None, request, maximum=FIND_ONE, timeout_s=LOOK_UP_EVERY_S)
         self._check(answer, "looking up the coordinator of")
         return int(answer.node_id)
@@ -253,4 +252,4 @@ class GroupCalls:
         if code := int(answer.error_code):
             if code == UNKNOWN_MEMBER_ID:
                 self.member_id = ""
-            raise Coordinators(self._client).error(code, doing, self._group.group_id, "READ")
+            raise Coordinators(self._client).error(code, doing, self._group_id, "READ")

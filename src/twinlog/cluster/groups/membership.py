@@ -55,8 +55,15 @@ from typing import Final
 
 from twinlog.clock import boot_clock
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.groups.group_protocol import GroupCalls, GroupSettings, JoinedGroup
-from twinlog.cluster.net.retry import DEFAULT_PATIENCE, Backoff, Clock, Patience, is_retriable
+from twinlog.cluster.groups.group_protocol import GroupCalls, JoinedGroup
+from twinlog.cluster.net.retry import (
+    DEFAULT_PATIENCE,
+    Backoff,
+    Clock,
+    Deadline,
+    Patience,
+    is_retriable,
+)
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.errors import BrokerRefused, TwinlogError
 from twinlog.threads import RepeatedJob
@@ -221,12 +228,7 @@ class Membership:
         # a request to a silent broker must time out before the session does
         prompt = replace(settings, request_timeout_ms=session_timeout_ms // 2)
         self._client = ClusterClient(prompt, patience=self._patience)
-        group = GroupSettings(
-            group_id=group_id,
-            session_timeout_ms=session_timeout_ms,
-            rebalance_timeout_ms=REBALANCE_TIMEOUT_MS,
-        )
-        self._calls = GroupCalls(self._client, group)
+        self._calls = GroupCalls(self._client, group_id, session_timeout_ms, REBALANCE_TIMEOUT_MS)
         self._changed = threading.Condition()
         self._state = MembershipState()
         self._joined: JoinedGroup | None = None
@@ -260,7 +262,7 @@ class Membership:
 
     def wait_for(self, predicate: Callable[[MembershipState], bool], *, within_s: float) -> bool:
         """Wait until `predicate` is true for the state. Returns False after a timeout."""
-        deadline = self._patience.deadline(within_s)
+        deadline = Deadline.within(within_s, self._patience.clock)
         with self._changed:
             while not predicate(self.state):
                 if deadline.has_passed:

@@ -89,32 +89,23 @@ def connect(
         try:
             sock = socket.socket(family, kind, transport)
             sock.settimeout(max(share, 0.001))
-            _set_options(sock, user_timeout_ms)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            if user_timeout_ms and hasattr(socket, "TCP_USER_TIMEOUT"):
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, user_timeout_ms)
             sock.connect(address)
         except IO_ERRORS as error:
             if sock is not None:
                 sock.close()
             last = error
-            reasons.append(_reason(host, str(address[0]), error))
+            why = framing.reason(error)
+            reasons.append(why if address[0] == host else f"{address[0]}: {why}")
             if not isinstance(error, ConnectionRefusedError):
                 kind_of_error = Unreachable
         else:
             return sock
     why = "; ".join(dict.fromkeys(reasons))
     raise kind_of_error(f"{where}: {why}", reason=why) from last
-
-
-def _reason(host: str, address: str, error: IoError) -> str:
-    """Return why the connection to `address` failed. Names the address unless it is the host."""
-    what = framing.reason(error)
-    return what if address == host else f"{address}: {what}"
-
-
-def _set_options(sock: socket.socket, user_timeout_ms: int) -> None:
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    if user_timeout_ms and hasattr(socket, "TCP_USER_TIMEOUT"):
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, user_timeout_ms)
 
 
 def renewed(settings: ClusterSettings) -> ClusterSettings:

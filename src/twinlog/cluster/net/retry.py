@@ -90,9 +90,6 @@ class Patience:
     sleep: Callable[[float], object] = time.sleep
     uniform: Callable[[float, float], float] = CHANCE.uniform
 
-    def deadline(self, seconds: float) -> Deadline:
-        return Deadline.within(seconds, self.clock)
-
     def wait_s(self, failures: int) -> float:
         """Return a random pause after this many consecutive failures, in seconds."""
         return self.uniform(0.0, self.backoff.bound_s(failures))

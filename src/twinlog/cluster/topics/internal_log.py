@@ -28,7 +28,7 @@ from twinlog.errors import (
     Unauthorized,
     or_raise,
 )
-from twinlog.model import Isolation, TopicPartition
+from twinlog.model import Isolation, TopicPartition, batched
 from twinlog.wire.error_codes import TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_OR_PARTITION
 from twinlog.wire.record_batch import Codec, read_headers, verify_crc
 from twinlog.wire.records import Record, decode_batch, encode_batch
@@ -154,8 +154,7 @@ def append_once(
 
 
 def _batches(rows: Sequence[tuple[bytes, bytes | None]], now_ms: int) -> Iterator[list[Record]]:
-    for begin in range(0, len(rows), ROWS_AT_ONCE):
-        portion = rows[begin : begin + ROWS_AT_ONCE]
+    for portion in batched(rows, ROWS_AT_ONCE):
         yield [
             Record(offset=index, timestamp=now_ms, key=key, value=value)
             for index, (key, value) in enumerate(portion)
