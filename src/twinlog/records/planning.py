@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import math
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Final
@@ -19,10 +18,11 @@ from pyspark.sql.types import StructType
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.groups.coordinators import Coordinators
 from twinlog.cluster.groups.group_offsets import fetch_offsets
-from twinlog.cluster.logs.offsets import EARLIEST, LATEST, list_offsets
+from twinlog.cluster.logs.offsets import EARLIEST, list_offsets
+from twinlog.cluster.logs.start_offsets import begin_offsets
 from twinlog.cluster.net.metadata import TopicMetadata
 from twinlog.errors import ClusterError, or_raise
-from twinlog.model import Isolation, TopicId, TopicPartition
+from twinlog.model import Isolation, StartAt, StartKind, TopicId, TopicPartition
 from twinlog.records.bounds import JSON_EARLIEST, JSON_LATEST, Bound, BoundKind, option_error
 from twinlog.records.columns import UPSTREAM, check_columns
 from twinlog.records.gaps import (
@@ -133,18 +133,43 @@ def resolve(
     tps: Iterable[TopicPartition],
     isolation: Isolation,
 ) -> Offsets:
+    """Return the offset of a bound in each partition.
+
+    At a time, this is the offset of the first record at or after it, or the end if there is none.
+    All records before this offset are older. Open transactions after the end may have newer
+    records.
+    """
     wanted = list(tps)
+    if bound.kind is BoundKind.GROUP:
+        return _group_offsets(client, bound, wanted, isolation)
+    if bound.kind in (BoundKind.OFFSETS, BoundKind.TIMES) and bound.time_ms is None:
+        _check_complete(bound, wanted)
+    starts = {tp: _start_at(bound, tp) for tp in wanted}
+    offsets = all_answers(
+        begin_offsets(client, starts, isolation=isolation, needs_match=bound.needs_match)
+    )
+    for tp, offset in offsets.items():
+        if offset < 0:
+            raise option_error(
+                bound.option,
+                f"{tp} has no record at or after {starts[tp].value}",
+                "write startingOffsetsByTimestampStrategy=latest to begin at its end",
+            )
+    return offsets
+
+
+def _start_at(bound: Bound, tp: TopicPartition) -> StartAt:
     match bound.kind:
         case BoundKind.EARLIEST:
-            return listed_offsets(client, wanted, EARLIEST, isolation)
+            return StartAt(StartKind.EARLIEST)
         case BoundKind.LATEST:
-            return listed_offsets(client, wanted, LATEST, isolation)
-        case BoundKind.OFFSETS:
-            return _offsets_in_options(client, bound, wanted, isolation)
+            return StartAt(StartKind.LATEST)
         case BoundKind.TIMES:
-            return _offsets_at_times(client, bound, wanted, isolation)
-        case BoundKind.GROUP:
-            return _group_offsets(client, bound, wanted, isolation)
+            at = bound.values[tp] if bound.time_ms is None else bound.time_ms
+            return StartAt(StartKind.TIMESTAMP, at)
+    offset = bound.values[tp]
+    words = {JSON_EARLIEST: StartKind.EARLIEST, JSON_LATEST: StartKind.LATEST}
+    return StartAt(words.get(offset, StartKind.OFFSET), offset)
 
 
 def listed_offsets(
@@ -181,7 +206,7 @@ def existing_parts(
 
 
 def _check_complete(bound: Bound, tps: Iterable[TopicPartition]) -> None:
-    """Require offsets for all of `tps`, and for no other partitions, as Spark does."""
+    """Require values for all of `tps`, and for no other partitions, as Spark does."""
     wanted, with_bounds = set(tps), set(bound.values)
     if wanted - with_bounds:
         raise option_error(
@@ -190,42 +215,6 @@ def _check_complete(bound: Bound, tps: Iterable[TopicPartition]) -> None:
     if with_bounds - wanted:
         extra = min(with_bounds - wanted)
         raise option_error(bound.option, f"{extra} is no partition of this query", "remove it")
-
-
-def _offsets_in_options(
-    client: ClusterClient, bound: Bound, tps: list[TopicPartition], isolation: Isolation
-) -> Offsets:
-    _check_complete(bound, tps)
-    out = dict(bound.values)
-    for number, at in ((JSON_EARLIEST, EARLIEST), (JSON_LATEST, LATEST)):
-        out |= listed_offsets(client, [tp for tp in tps if out[tp] == number], at, isolation)
-    return out
-
-
-def _offsets_at_times(
-    client: ClusterClient, bound: Bound, tps: list[TopicPartition], isolation: Isolation
-) -> Offsets:
-    """Return the offset of the first record at or after a time in each partition, or the end if
-    there is none. All records before this offset are older. Open transactions after the end may
-    have newer records.
-    """
-    if bound.time_ms is None:
-        _check_complete(bound, tps)
-    by_time: defaultdict[int, list[TopicPartition]] = defaultdict(list)
-    for tp in tps:
-        by_time[bound.values[tp] if bound.time_ms is None else bound.time_ms].append(tp)
-    ends = listed_offsets(client, tps, LATEST, isolation)
-    out: Offsets = {}
-    for at, with_value in by_time.items():
-        for tp, offset in listed_offsets(client, with_value, at, isolation).items():
-            if offset < 0 and bound.needs_match:
-                raise option_error(
-                    bound.option,
-                    f"{tp} has no record at or after {at}",
-                    "write startingOffsetsByTimestampStrategy=latest to begin at its end",
-                )
-            out[tp] = ends[tp] if offset < 0 else offset
-    return out
 
 
 def _group_offsets(

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import pytest
 
+from twinlog.cluster.logs import start_offsets
 from twinlog.cluster.logs.offsets import EARLIEST, OffsetResult
 from twinlog.cluster.net.metadata import ClusterMetadata, PartitionMetadata, TopicMetadata
 from twinlog.errors import ClusterError, RecordsLost, TwinlogError
@@ -99,7 +100,7 @@ class Query:
         given = {"kafka.bootstrap.servers": "b:1", "startingOffsets": "earliest", **more}
         self.reader = StreamReader(parse_options(given, is_stream=True), ["value"])
         patch.setattr(self.reader, "_client", cluster)
-        for module in (planning, gaps):
+        for module in (planning, gaps, start_offsets):
             patch.setattr(module, "list_offsets", cluster.list_offsets)
         self.at: dict[str, Any] = self.reader.initialOffset() if at is None else at
 

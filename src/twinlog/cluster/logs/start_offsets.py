@@ -20,9 +20,14 @@ Begin = int | TwinlogError
 
 
 def begin_offsets(
-    client: ClusterClient, starts: Mapping[TopicPartition, StartAt], *, isolation: Isolation
+    client: ClusterClient,
+    starts: Mapping[TopicPartition, StartAt],
+    *,
+    isolation: Isolation,
+    needs_match: bool = False,
 ) -> dict[TopicPartition, Begin]:
-    """Return the first offset to read in each partition, or the error.
+    """Return the first offset to read in each partition, or the error. With `needs_match`, the
+    offset is -1 if no record is new enough.
 
     A start that is an offset is returned unchanged. With READ_COMMITTED, the end is the last stable
     offset, so that the reader later also reads the records of transactions that are open now.
@@ -41,7 +46,7 @@ def begin_offsets(
                 by_time[start.value].append(tp)
     # the ends are read before the times are looked up, so that records that arrive between these
     # two requests are not skipped
-    timed = [tp for at, tps in by_time.items() if at >= 0 for tp in tps]
+    timed = [tp for at, tps in by_time.items() if at >= 0 and not needs_match for tp in tps]
     ends = list_offsets(client, timed, LATEST, isolation=isolation) if timed else {}
     for at, tps in by_time.items():
         for tp, result in list_offsets(client, tps, at, isolation=isolation).items():
