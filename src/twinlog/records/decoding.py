@@ -338,7 +338,11 @@ def _upstreams(parts: Sequence[_Part], origins: Origins | None) -> pa.Array:
 def _headers_array(parts: Sequence[_Part]) -> pa.Array:
     rows = sum(part.end - part.first for part in parts)
     if rows < FEW_ROWS * len(parts):
-        encoded = [header for part in parts for header in _encoded_headers(part)]
+        encoded = [
+            part.table.data[at:end]
+            for part in parts
+            for at, end in zip(*_header_bounds(part), strict=True)
+        ]
         ends = array("q", accumulate(map(len, encoded), initial=0))
         return _header_lists(b"".join(encoded), ends[:-1], ends[1:])
     arrays = [
@@ -352,11 +356,6 @@ def _header_bounds(part: _Part) -> tuple[Sequence[int], Sequence[int]]:
     """Return (begins, ends): the positions at which the headers of each row begin and end."""
     table, first, end = part.table, part.first, part.end
     return table.column(shapes.HEADERS, first, end), table.column(shapes.END, first, end)
-
-
-def _encoded_headers(part: _Part) -> list[bytes]:
-    data = part.table.data
-    return [data[at:end] for at, end in zip(*_header_bounds(part), strict=True)]
 
 
 def _header_lists(data: bytes, starts: array[int], ends: array[int]) -> pa.Array:

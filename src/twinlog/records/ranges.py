@@ -31,7 +31,7 @@ from twinlog.records.decoding import ColumnDecoder, binary_array, number_array
 from twinlog.records.write.packing import UNTIMED_MS, BatchedRows, Gatherer
 from twinlog.records.write.rows import numbers_of, table_of_columns
 from twinlog.wire.compression import DECOMPRESSED_LIMIT_BYTES
-from twinlog.wire.record_batch import BatchHeader, Codec, read_headers, rewrite_header, verify_crc
+from twinlog.wire.record_batch import Codec, read_headers, rewrite_header, verify_crc
 from twinlog.wire.records import Rows, encode_rows
 
 COLUMNS: Final = all_columns(headers=True)
@@ -115,7 +115,8 @@ def rows_of_range(
         if header.base_offset < source_range.end and header.next_offset > source_range.first:
             verify_crc(buffer, start, header)
             batch = buffer[start : start + header.length]
-            if _may_be_large(header):
+            ratio = _MOST_RATIO.get(header.codec)
+            if ratio is None or header.length * ratio > LARGE_BYTES:
                 turn.begin()
             try:
                 yield from _without_offsets(
@@ -125,11 +126,6 @@ def rows_of_range(
             finally:
                 turn.end()
     yield from _without_offsets(left_out, decoder.last_chunk())
-
-
-def _may_be_large(header: BatchHeader) -> bool:
-    ratio = _MOST_RATIO.get(header.codec)
-    return ratio is None or header.length * ratio > LARGE_BYTES
 
 
 def _without_offsets(

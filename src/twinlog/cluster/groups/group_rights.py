@@ -53,11 +53,6 @@ def _is_denied(group: Message) -> bool:
     return rights is not None and Operation.READ not in rights
 
 
-def may_describe_groups(client: ClusterClient, name: str) -> bool:
-    """Return True if Twinlog's user is permitted to describe a group with this name."""
-    return not hidden_groups(client, [name])
-
-
 def hidden_groups(client: ClusterClient, groups: Sequence[str]) -> frozenset[str]:
     """Return the groups that Twinlog's user is not permitted to describe. These groups might not
     exist.

@@ -43,9 +43,9 @@ import base64
 import binascii
 import hashlib
 import hmac
+import io
 import re
 import ssl
-import struct
 import textwrap
 import warnings
 from collections.abc import Iterator, Sequence
@@ -104,7 +104,7 @@ def read_jks(data: bytes, password: str | None) -> JavaStore:
     Raises BrokenStore and WrongPassword.
     """
     reader = _Reader(data)
-    if reader.read(4) != MAGIC:
+    if reader.take(4) != MAGIC:
         raise BrokenStore("it does not begin like a JKS file")
     version = reader.number()
     if version != 2:
@@ -115,7 +115,7 @@ def read_jks(data: bytes, password: str | None) -> JavaStore:
     keys: list[PrivateKeyEntry] = []
     for _ in range(reader.number()):
         tag, alias = reader.number(), reader.text()
-        reader.read(8)
+        reader.take(8)
         if tag == _PRIVATE_KEY:
             encrypted = reader.block()
             chain = tuple(reader.certificate() for _ in range(reader.number()))
@@ -186,32 +186,25 @@ def _read_der(data: bytes, position: int, tag: int) -> tuple[bytes, int]:
     return data[position : position + size], position + size
 
 
-class _Reader:
+class _Reader(io.BytesIO):
     """Reads the fields of a JKS file in order. Checks that each field is within the file."""
 
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self._at = 0
-
-    def read(self, size: int) -> bytes:
-        end = self._at + size
-        if end > len(self._data):
+    def take(self, size: int) -> bytes:
+        taken = self.read(size)
+        if len(taken) < size:
             raise BrokenStore("the file is truncated")
-        taken = self._data[self._at : end]
-        self._at = end
         return taken
 
     def number(self) -> int:
-        return int(struct.unpack(">I", self.read(4))[0])
+        return int.from_bytes(self.take(4))
 
     def block(self) -> bytes:
-        return self.read(self.number())
+        return self.take(self.number())
 
     def text(self) -> str:
-        (size,) = struct.unpack(">H", self.read(2))
         # Java's modified UTF-8 differs from UTF-8 only for NUL and characters beyond the basic
         # plane
-        return self.read(size).decode("utf-8", "replace")
+        return self.take(int.from_bytes(self.take(2))).decode("utf-8", "replace")
 
     def certificate(self) -> bytes:
         self.text()

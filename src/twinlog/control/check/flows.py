@@ -13,7 +13,7 @@ from twinlog.cluster.groups.coordinators import Coordinators
 from twinlog.cluster.groups.group_list import list_groups
 from twinlog.cluster.groups.group_rights import (
     check_group_read,
-    may_describe_groups,
+    hidden_groups,
     unreadable_groups,
 )
 from twinlog.cluster.net.metadata import Operation, TopicMetadata
@@ -616,7 +616,7 @@ def _missing(written: _WrittenTopic) -> TwinlogError | None:
 
 def _source_group(flow: FlowConfig, source: ClusterClient, report: FlowReport) -> None:
     group, alias = flow.source_group.group_id, flow.flow.source
-    if not may_describe_groups(source, group):
+    if hidden_groups(source, [group]):
         report.problems.append(
             Problem(
                 code="GROUP_UNAUTHORIZED",

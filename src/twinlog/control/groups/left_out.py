@@ -12,7 +12,7 @@ from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.groups.coordinators import Coordinators
 from twinlog.cluster.groups.group_list import list_groups
 from twinlog.cluster.groups.group_offsets import GroupOffsets, fetch_offsets
-from twinlog.cluster.groups.group_rights import may_describe_groups
+from twinlog.cluster.groups.group_rights import hidden_groups
 from twinlog.cluster.net.metadata import Operation
 from twinlog.cluster.topics.cluster_info import describe_cluster
 from twinlog.config.flow.schema import FlowConfig
@@ -31,7 +31,7 @@ def lists_groups(source: ClusterClient) -> bool:
     rights = describe_cluster(source).operations
     if rights is None or Operation.DESCRIBE in rights:
         return True
-    return may_describe_groups(source, NO_SUCH_GROUP)
+    return not hidden_groups(source, [NO_SUCH_GROUP])
 
 
 def hidden_groups_line(flow: FlowConfig) -> str:
