@@ -138,11 +138,9 @@ class ClusterClient:
         With `allow_missing`, a missing or forbidden topic is in the result with its error. Without
         `allow_missing`, the call retries and then raises this error. Topics are never created.
         """
-
-        def ask() -> ClusterMetadata:
-            return self._query_metadata(topics, allow_missing)
-
-        result = self.retrying(ask, timeout_s=timeout_s)
+        result = self.retrying(
+            lambda: self._query_metadata(topics, allow_missing), timeout_s=timeout_s
+        )
         if self.led is not None:
             # a topic without a leader is not stored, so that the next call looks it up again; with
             # a stored topic, `per_leader` would give up after an attempt with the former leader
@@ -177,11 +175,7 @@ class ClusterClient:
         """Send a request to broker `node`, or to any broker (None), and return the response. The
         request is repeated after a lost connection, so it must be idempotent.
         """
-
-        def ask() -> Any:
-            return self.attempt(node, request, maximum=maximum, minimum=minimum)
-
-        return self.retrying(ask)
+        return self.retrying(lambda: self.attempt(node, request, maximum=maximum, minimum=minimum))
 
     def to_controller(
         self,

@@ -159,9 +159,9 @@ class FetchSession:
         if self._session_epoch == 0:
             named, forgotten = list(self._wanted), []
         else:
-            changed = self._changed
-            named = [tp for tp in changed if self._differs(tp)]
-            forgotten = [tp for tp in changed if tp not in self._wanted and tp in self._known]
+            changed, wanted, known = self._changed, self._wanted, self._known
+            named = [tp for tp in changed if tp in wanted and wanted[tp] != known.get(tp)]
+            forgotten = [tp for tp in changed if tp not in wanted and tp in known]
         head = _REQUEST_HEAD.pack(
             -1,
             max_wait_ms,
@@ -182,13 +182,6 @@ class FetchSession:
         self._changed.clear()
         return parts
 
-    def _differs(self, tp: TopicPartition) -> bool:
-        wanted = self._wanted.get(tp)
-        return wanted is not None and wanted != self._known.get(tp)
-
-    def _topic(self, topic: str) -> bytes:
-        return self._ids[topic].raw if self.version >= VERSION_BY_ID else compact_string(topic)
-
     def _encode(
         self, tps: Iterable[TopicPartition], encode_partition: Callable[[TopicPartition], bytes]
     ) -> bytes:
@@ -197,7 +190,9 @@ class FetchSession:
             by_topic.setdefault(tp.topic, []).append(encode_partition(tp))
         out = [uvarint(len(by_topic) + 1)]
         for topic, partitions in by_topic.items():
-            out += (self._topic(topic), uvarint(len(partitions) + 1), *partitions, EMPTY_TAGS)
+            by_id = self.version >= VERSION_BY_ID
+            name = self._ids[topic].raw if by_id else compact_string(topic)
+            out += (name, uvarint(len(partitions) + 1), *partitions, EMPTY_TAGS)
         return b"".join(out)
 
     def _encode_wanted(self, tp: TopicPartition) -> bytes:
@@ -219,15 +214,12 @@ class FetchSession:
             partitions += of_topic
             reader.tags()
         reader.tags()
-        self._step(error, session_id)
-        return FetchAnswer(throttle_ms=throttle_ms, error=error, partitions=tuple(partitions))
-
-    def _step(self, error: int, session_id: int) -> None:
         if error or not session_id:
             self.reset()
-            return
-        self._session_id = session_id
-        self._session_epoch = 1 if self._session_epoch == 0x7FFFFFFF else self._session_epoch + 1
+        else:
+            self._session_id = session_id
+            self._session_epoch = self._session_epoch % 0x7FFFFFFF + 1
+        return FetchAnswer(throttle_ms=throttle_ms, error=error, partitions=tuple(partitions))
 
     def reset(self) -> None:
         """Begin a new session with the next request."""
