@@ -42,7 +42,6 @@ from twinlog.cluster.logs.raw_log import Appended, append_batches, fetch_partiti
 from twinlog.errors import BrokerRefused, ClusterError, TwinlogError, or_raise
 from twinlog.model import TopicPartition
 from twinlog.records.write.packing import Gatherer, PackedBatch
-from twinlog.wire.compression import DECOMPRESSED_LIMIT_BYTES
 from twinlog.wire.error_codes import (
     DUPLICATE_SEQUENCE_NUMBER,
     MESSAGE_TOO_LARGE,
@@ -243,7 +242,7 @@ class Appender:
                 verify_crc(answer.records, start, header)
                 batch = answer.records[start : start + header.length]
                 log.has_own_times &= not header.is_log_append_time
-                for table, picked in decode_rows(batch, DECOMPRESSED_LIMIT_BYTES).parts:
+                for table, picked in decode_rows(batch).parts:
                     log.rows_of_others.update(_digest(log, table, row) for row in picked)
                 log.next_sequence = header.base_sequence + header.count
             log.position = header.next_offset
