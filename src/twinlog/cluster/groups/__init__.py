@@ -6,7 +6,7 @@ coordinates.
 
 - *Offsets*: `group_offsets` (consumer groups), `share_groups`, and `commit_mark` (the last
   micro-batch that a Spark query committed). `transactions` writes records and offsets atomically.
-- *Groups*: `group_list` (also deletes groups), `group_members` (members in text form, and the
-  workers of Kafka Connect), and `group_rights` (permissions).
+- *Groups*: `group_list` (also deletes groups, and checks permissions), and `group_members` (members
+  in text form, and the workers of Kafka Connect).
 - *Leadership*: `membership` elects the leader of a flow by the calls in `group_protocol`.
 """

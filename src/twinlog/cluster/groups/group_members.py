@@ -25,8 +25,7 @@ from kafka.protocol.admin import DescribeGroupsRequest
 
 from twinlog.cluster.group_messages import ConsumerGroupDescribeRequest, ShareGroupDescribeRequest
 from twinlog.cluster.groups.coordinators import Coordinators
-from twinlog.cluster.groups.group_list import DEAD, Group
-from twinlog.cluster.groups.group_rights import MISSING_IS_DEAD, hidden_groups
+from twinlog.cluster.groups.group_list import DEAD, MISSING_IS_DEAD, Group, hidden_groups
 from twinlog.cluster.net.protocol import Message
 from twinlog.errors import TwinlogError, or_raise
 from twinlog.model import batched

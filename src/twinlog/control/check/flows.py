@@ -10,10 +10,10 @@ from typing import Final, NamedTuple
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.groups.coordinators import Coordinators
-from twinlog.cluster.groups.group_list import list_groups
-from twinlog.cluster.groups.group_rights import (
+from twinlog.cluster.groups.group_list import (
     check_group_read,
     hidden_groups,
+    list_groups,
     unreadable_groups,
 )
 from twinlog.cluster.net.metadata import Operation, TopicMetadata

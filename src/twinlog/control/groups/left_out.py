@@ -10,9 +10,8 @@ from typing import Final
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.groups.coordinators import Coordinators
-from twinlog.cluster.groups.group_list import list_groups
+from twinlog.cluster.groups.group_list import hidden_groups, list_groups
 from twinlog.cluster.groups.group_offsets import GroupOffsets, fetch_offsets
-from twinlog.cluster.groups.group_rights import hidden_groups
 from twinlog.cluster.net.metadata import Operation
 from twinlog.cluster.topics.cluster_info import describe_cluster
 from twinlog.config.flow.schema import FlowConfig
