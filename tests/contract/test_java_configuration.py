@@ -192,7 +192,8 @@ class Judge:
         properties, writer = self._properties(), self._writer()
         properties.putAll(found)
         properties.store(writer, None)
-        return {entry.key: entry.value for entry in parse_properties(writer.toString()).entries}
+        read = parse_properties(writer.toString()).settings
+        return {key: setting.value for key, setting in read.items()}
 
 
 @pytest.fixture(scope="module")
@@ -231,7 +232,7 @@ def compare_producer(
 @pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.stem)
 def test_the_examples_mean_the_same(judge: Judge, file: Path) -> None:
     text = parse_properties(decode(file.read_bytes()))
-    properties = {entry.key: entry.value.strip() for entry in text.entries}
+    properties = {key: setting.value.strip() for key, setting in text.settings.items()}
     properties.setdefault("clusters", "sourceCluster, targetCluster")
     aliases = [alias.strip() for alias in properties["clusters"].split(",")]
     # these keys apply to more settings in Twinlog than in MirrorMaker 2

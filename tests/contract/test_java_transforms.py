@@ -104,7 +104,7 @@ def stages(jvm: Any, plugins: Any, lines: Mapping[str, str]) -> list[Any]:
 
 def java_stages(jvm: Any, plugins: Any, lines: tuple[str, ...]) -> list[Any]:
     text = parse_properties(decode("\n".join(lines).encode()), file="x")
-    return stages(jvm, plugins, {one.key: one.value for one in text.entries})
+    return stages(jvm, plugins, {key: one.value for key, one in text.settings.items()})
 
 
 def source_record(jvm: Any, topic: str, record: Record) -> Any:

@@ -18,7 +18,7 @@ from twinlog.config.files.connector import (
     read_connector,
 )
 from twinlog.config.files.properties import decode, parse_properties
-from twinlog.config.files.raw import RawConfig, audit_text, read_bytes, settings_of
+from twinlog.config.files.raw import RawConfig, read_bytes
 from twinlog.config.flow.precedence import candidate_flows
 from twinlog.config.keys.key_table import DEFINITIONS, RENAMED, KeyKind
 from twinlog.config.strimzi.resource import find_connector, is_resource, read_resource
@@ -135,12 +135,11 @@ def _read(path: Path, secrets: Path | None) -> RawConfig:
             file=str(path), settings=connector, connectors=(read_connector(connector),)
         )
     properties = parse_properties(text, file=str(path))
-    settings = settings_of(properties)
+    settings = properties.settings
     return RawConfig(
-        file=properties.file,
+        file=str(path),
         settings=settings,
-        duplicates=properties.duplicates,
-        warnings=tuple(audit_text(properties)),
+        warnings=properties.warnings,
         connectors=(read_connector(settings),) if is_connector(settings) else (),
     )
 
@@ -150,7 +149,6 @@ def _merged(first: RawConfig, second: RawConfig) -> RawConfig:
         first,
         more_files=(*first.more_files, second.file),
         connectors=first.connectors + second.connectors,
-        duplicates=first.duplicates + second.duplicates,
         warnings=first.warnings + second.warnings,
     )
 

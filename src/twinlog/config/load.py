@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from twinlog.config.advice.audit import (
-    audit_duplicates,
     audit_keys,
     audit_names,
     audit_patterns,
@@ -127,7 +126,6 @@ def _load(
         series=series_config(raw),
         lines=tuple(raw.values()),
         warnings=(
-            *audit_duplicates(text.duplicates),
             *text.warnings,
             *_one_warning_per_line(off, audit_values(raw)),
             *audit_keys(raw, aliases),

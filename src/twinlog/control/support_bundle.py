@@ -579,14 +579,14 @@ def settings_of_text(path: Path) -> list[Setting]:
 def _settings_of_lines(path: Path, text: str) -> Iterator[Setting]:
     for line in _logical_lines(text):
         try:
-            entries = parse_properties(line).entries
+            settings = parse_properties(line).settings
         except ConfigError:
             raise SecretsUnknown(f"a line of {path} cannot be read") from None
-        for entry in entries:
-            yield Setting(key=entry.key, value=entry.value, file=str(path))
+        for key, setting in settings.items():
+            yield Setting(key=key, value=setting.value, file=str(path))
             # if the backslash at the end of a line is missing, the rest of a JAAS line is parsed as
             # a key. So search the whole entry for options
-            for name, value in _options(f"{entry.key}={entry.value}"):
+            for name, value in _options(f"{key}={setting.value}"):
                 yield Setting(key=name, value=value, file=str(path))
 
 

@@ -204,5 +204,5 @@ def _read(file: Path) -> dict[str, str]:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{file} cannot be read: {error}") from error
-    entries = parse_properties(text, file=str(file)).entries
-    return {entry.key: entry.value.strip() for entry in entries if entry.key.startswith("spark.")}
+    settings = parse_properties(text, file=str(file)).settings
+    return {key: one.value.strip() for key, one in settings.items() if key.startswith("spark.")}

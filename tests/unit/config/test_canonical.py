@@ -67,5 +67,5 @@ differently: under a new name, or with a pattern for a single star.
 def test_written_files_are_read_back(values: dict[str, str]) -> None:
     settings = {key: Setting(key=key, value=value, file="f") for key, value in values.items()}
     text = canonical(settings, ["A"])
-    entries = parse_properties(decode(text.encode("ascii"))).entries
-    assert {one.key: one.value for one in entries} == values
+    read = parse_properties(decode(text.encode("ascii"))).settings
+    assert {key: setting.value for key, setting in read.items()} == values

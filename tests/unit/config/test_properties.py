@@ -13,7 +13,7 @@ from twinlog.errors import ConfigError
 
 
 def pairs(text: str) -> dict[str, str]:
-    return {entry.key: entry.value for entry in parse_properties(text).entries}
+    return {key: setting.value for key, setting in parse_properties(text).settings.items()}
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_bytes_are_latin_1() -> None:
 
 def test_an_entry_has_the_line_on_which_it_starts() -> None:
     text = "# one\n\na=1\\\n  2\\\n  3\r\nb=2\n\\\n\nc=3"
-    assert [(e.key, e.line) for e in parse_properties(text).entries] == [
+    assert [(e.key, e.line) for e in parse_properties(text).settings.values()] == [
         ("a", 3),
         ("b", 6),
         ("c", 9),
@@ -70,8 +70,12 @@ def test_an_entry_has_the_line_on_which_it_starts() -> None:
 
 def test_the_last_of_equal_keys_wins_and_is_remembered() -> None:
     read = parse_properties("a=1\nb=2\na=3\na=4")
-    assert [(e.key, e.value, e.line) for e in read.entries] == [("a", "4", 4), ("b", "2", 2)]
-    assert [(d.key, d.line, d.earlier_line) for d in read.duplicates] == [("a", 3, 1), ("a", 4, 3)]
+    found = [(e.key, e.value, e.line) for e in read.settings.values()]
+    assert found == [("a", "4", 4), ("b", "2", 2)]
+    assert [str(one) for one in read.warnings] == [
+        "<text>:3: a: overrides line 1; remove one of them [DUPLICATE_KEY]",
+        "<text>:4: a: overrides line 3; remove one of them [DUPLICATE_KEY]",
+    ]
 
 
 @pytest.mark.parametrize("text", ["a=\\u12", "a=\\u12g4", "a=\\u", "\\uxxxx=b"])
@@ -93,8 +97,8 @@ def test_any_text_is_read_or_refused(text: str) -> None:
     except ConfigError:
         return
     lines = text.count("\n") + text.count("\r") + 1
-    assert all(1 <= entry.line <= lines for entry in read.entries)
-    assert len({entry.key for entry in read.entries}) == len(read.entries)
+    assert all(1 <= (setting.line or 0) <= lines for setting in read.settings.values())
+    assert all(key == setting.key for key, setting in read.settings.items())
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)

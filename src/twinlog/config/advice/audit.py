@@ -26,7 +26,6 @@ from twinlog.config.advice.effects import (
     why_no_plugin,
     why_without_effect,
 )
-from twinlog.config.files.properties import DuplicateKey
 from twinlog.config.files.providers import has_variable, provider_key, without_variables
 from twinlog.config.flow.custom_classes import METHODS, SEPARATES
 from twinlog.config.flow.policies import IDENTITY_CLASS, SEPARATOR, SOURCE_ALIAS, is_blank
@@ -44,7 +43,6 @@ from twinlog.config.values.origin import (
     Settings,
     has_comment,
     refuse,
-    shown_key,
 )
 from twinlog.config.values.types import to_list, trimmed
 from twinlog.config.values.warnings import ConfigWarning, WarningCode, warning
@@ -368,17 +366,6 @@ def audit_switches(raw: Settings, flows: Collection[Flow]) -> Iterator[ConfigWar
         setting = raw.get(f"{flow}.enabled") or raw.get("enabled")
         if not on and reason and setting is not None:
             yield warning(WarningCode.FLOW_OFF, setting, reason)
-
-
-def audit_duplicates(duplicates: Collection[DuplicateKey]) -> Iterator[ConfigWarning]:
-    for duplicate in duplicates:
-        yield ConfigWarning(
-            code=WarningCode.DUPLICATE_KEY,
-            file=duplicate.file,
-            line=duplicate.line,
-            key=shown_key(duplicate.key),
-            message=f"overrides line {duplicate.earlier_line}; remove one of them",
-        )
 
 
 _FILTERS = ("topics", "topics.exclude", "groups", "groups.exclude", "config.properties.exclude")

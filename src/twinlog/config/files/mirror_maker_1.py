@@ -16,7 +16,7 @@ from typing import Final
 from twinlog.config.files.names import names_by_prefix
 from twinlog.config.files.properties import PropertiesText, decode, parse_properties
 from twinlog.config.files.providers import provider_key
-from twinlog.config.files.raw import RawConfig, audit_text, read_bytes, settings_of
+from twinlog.config.files.raw import RawConfig, read_bytes
 from twinlog.config.flow.connect import IN_PYTHON
 from twinlog.config.keys.client_keys import is_connection_key
 from twinlog.config.keys.key_table import MIRROR_PACKAGE
@@ -90,7 +90,7 @@ class PairOptions:
 def read_pair(consumer: Path, producer: Path, options: PairOptions) -> RawConfig:
     """Return both files as one configuration. Raises ConfigError for invalid files."""
     reading, writing = _read(consumer, "consumer"), _read(producer, "producer")
-    source, target = settings_of(reading), settings_of(writing)
+    source, target = reading.settings, writing.settings
     group = source.get(_GROUP)
     if group is None:
         raise ConfigError(
@@ -117,10 +117,9 @@ def read_pair(consumer: Path, producer: Path, options: PairOptions) -> RawConfig
         more_files=(str(producer),),
         # if a key is set twice, the later setting applies, so defaults come first
         settings=Settings({setting.key: setting for setting in settings}),
-        duplicates=reading.duplicates + writing.duplicates,
         warnings=(
-            *audit_text(reading),
-            *audit_text(writing),
+            *reading.warnings,
+            *writing.warnings,
             *_unused_warnings(str(consumer), idle, options.idle),
         ),
         names=names_by_prefix(

@@ -10,7 +10,7 @@ natural line is dropped. These surprising rules are kept:
 - white space at the end of a value, and a `#` inside one, are part of the value;
 - a comment cannot be continued, and cannot start on a continuation line;
 - a backslash before any other character is dropped (`C:\temp` is `C:<tab>emp`);
-- the last of several equal keys applies (`duplicates` has them, because they are usually mistakes).
+- the last of several equal keys applies (with a warning, because they are usually mistakes).
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from twinlog.config.values.origin import Setting, Settings
+from twinlog.config.values.warnings import ConfigWarning, WarningCode, warning
 from twinlog.errors import ConfigError
 
 _BLANKS = " \t\f"
@@ -33,37 +35,14 @@ _HEX = frozenset("0123456789abcdefABCDEF")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PropertyEntry:
-    """One key with its value and its first line."""
-
-    key: str
-    value: str
-    line: int
-    dropped: str = ""
-    """Characters of the value from which a backslash was dropped because Java gives the escape no
-    meaning.
-    """
-    is_ascii: bool = True
-    """True if the value has only ASCII characters, False if Java decodes some as ISO-8859-1."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DuplicateKey:
-    """A key that is defined twice. The later line applies."""
-
-    key: str
-    file: str
-    line: int
-    earlier_line: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PropertiesText:
-    """The entries of a file, one per key, and the duplicate keys."""
+    """The settings of a file, each with its first line."""
 
-    file: str
-    entries: tuple[PropertyEntry, ...]
-    duplicates: tuple[DuplicateKey, ...] = ()
+    settings: Settings
+    warnings: tuple[ConfigWarning, ...]
+    """Warnings about duplicate keys, and about values that Java reads in another way than a user
+    expects.
+    """
 
 
 def decode(data: bytes) -> str:
@@ -73,20 +52,39 @@ def decode(data: bytes) -> str:
 
 def parse_properties(text: str, *, file: str = "<text>") -> PropertiesText:
     r"""Parse a file. A malformed \uXXXX escape is the only possible error."""
-    last: dict[str, PropertyEntry] = {}
-    duplicates: list[DuplicateKey] = []
+    settings: dict[str, Setting] = {}
+    as_written: dict[str, str] = {}
+    warnings: list[ConfigWarning] = []
     for line, logical in _logical_lines(text):
         key_text, value_text = _split(logical)
         key = _unescape(key_text, file=file, line=line)
         value = _unescape(value_text, file=file, line=line)
-        if key in last:
-            earlier = last[key].line
-            duplicates.append(DuplicateKey(key=key, file=file, line=line, earlier_line=earlier))
-        dropped = "".join(dict.fromkeys(_dropped(value_text)))
-        last[key] = PropertyEntry(
-            key=key, value=value, line=line, dropped=dropped, is_ascii=value_text.isascii()
+        setting = Setting(key=key, value=value, file=file, line=line)
+        if key in settings:
+            message = f"overrides line {settings[key].line}; remove one of them"
+            warnings.append(warning(WarningCode.DUPLICATE_KEY, setting, message))
+        settings[key], as_written[key] = setting, value_text
+    for key, setting in settings.items():
+        warnings += _surprises(setting, as_written[key])
+    return PropertiesText(settings=Settings(settings), warnings=tuple(warnings))
+
+
+def _surprises(setting: Setting, written: str) -> Iterator[ConfigWarning]:
+    """Yield warnings if Java drops a backslash, which is usually half of an escape in a regular
+    expression, or decodes bytes as ISO-8859-1.
+    """
+    if not written.isascii():
+        message = "non-ASCII characters are read as ISO-8859-1, as in Java; write \\uXXXX"
+        yield warning(WarningCode.NOT_ASCII, setting, message)
+    escaped = dict.fromkeys(match[1] for match in _ESCAPE.finditer(written))
+    dropped = [char for char in escaped if char not in _ESCAPED_IN_FILES]
+    if dropped:
+        yield warning(
+            WarningCode.BACKSLASH_DROPPED,
+            setting,
+            f"Java drops the backslash before {' and '.join(dropped)}, so that the value is "
+            f"{setting.shown}; write " + " and ".join(f"\\\\{char}" for char in dropped),
         )
-    return PropertiesText(file=file, entries=tuple(last.values()), duplicates=tuple(duplicates))
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
@@ -138,13 +136,6 @@ def _split(logical: str) -> tuple[str, str]:
     if rest[:1] and rest[0] in _SEPARATORS:
         rest = rest[1:].lstrip(_BLANKS)
     return key, rest
-
-
-def _dropped(text: str) -> Iterator[str]:
-    """Yield each character that follows a backslash without effect."""
-    for match in _ESCAPE.finditer(text):
-        if match[1] not in _ESCAPED_IN_FILES:
-            yield match[1]
 
 
 def _unescape(text: str, *, file: str, line: int) -> str:

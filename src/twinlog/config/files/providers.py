@@ -166,8 +166,8 @@ def _file_lookup(allowed: Callable[[Path], bool]) -> Lookup:
             return None
         # unlike the configuration file, this file is read as UTF-8
         text = Path(path).read_text(encoding="utf-8")
-        entries = parse_properties(text, file=path).entries
-        return next((entry.value for entry in entries if entry.key == key), None)
+        setting = parse_properties(text, file=path).settings.get(key)
+        return None if setting is None else setting.value
 
     return look_up
 

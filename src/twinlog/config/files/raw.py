@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from twinlog.config.files.connector import Connector
 from twinlog.config.files.names import Names
-from twinlog.config.files.properties import DuplicateKey, PropertiesText
-from twinlog.config.values.origin import Setting, Settings
-from twinlog.config.values.warnings import ConfigWarning, WarningCode, warning
+from twinlog.config.values.origin import Settings
+from twinlog.config.values.warnings import ConfigWarning
 from twinlog.errors import ConfigError
 
 
@@ -20,9 +18,8 @@ class RawConfig:
 
     file: str
     settings: Settings
-    duplicates: tuple[DuplicateKey, ...] = ()
     warnings: tuple[ConfigWarning, ...] = ()
-    """Warnings about parts of the file that have no effect."""
+    """Warnings about the file's format, and about parts of the file that have no effect."""
     errors: tuple[ConfigError, ...] = ()
     """Errors in the file's format that did not prevent the rest from being read."""
     names: Names | None = None
@@ -45,33 +42,3 @@ def read_bytes(path: Path, kind: str) -> bytes:
         raise ConfigError(
             f"cannot be read: {error.strerror}; check path and permissions", file=str(path)
         ) from error
-
-
-def audit_text(text: PropertiesText) -> Iterator[ConfigWarning]:
-    """Yield warnings about values that Java reads in another way than a user expects. Java drops a
-    backslash, which is usually half of an escape in a regular expression, or decodes bytes as
-    ISO-8859-1.
-    """
-    for entry in text.entries:
-        setting = Setting(key=entry.key, value=entry.value, file=text.file, line=entry.line)
-        if not entry.is_ascii:
-            message = "non-ASCII characters are read as ISO-8859-1, as in Java; write \\uXXXX"
-            yield warning(WarningCode.NOT_ASCII, setting, message)
-        if entry.dropped:
-            dropped = " and ".join(entry.dropped)
-            yield warning(
-                WarningCode.BACKSLASH_DROPPED,
-                setting,
-                f"Java drops the backslash before {dropped}, so that the value is {setting.shown}; "
-                "write " + " and ".join(f"\\\\{key}" for key in entry.dropped),
-            )
-
-
-def settings_of(text: PropertiesText) -> Settings:
-    """Return the entries of a properties file, each with its line."""
-    return Settings(
-        {
-            entry.key: Setting(key=entry.key, value=entry.value, file=text.file, line=entry.line)
-            for entry in text.entries
-        }
-    )
