@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from twinlog.config.flow.connect import CHAIN, read_chain
@@ -32,7 +32,7 @@ from twinlog.config.flow.schema import (
     TargetPartitions,
     VerifyMode,
 )
-from twinlog.config.flow.start import Priorities, Starts, to_priorities, to_starts
+from twinlog.config.flow.start import Starts, to_priorities, to_starts
 from twinlog.config.flow.transforms import read_transforms
 from twinlog.config.flow.tuning import lane_memory, read_tuning
 from twinlog.config.keys.client_keys import AUTO_OFFSET_RESET, ISOLATION_LEVEL, Role
@@ -55,7 +55,6 @@ from twinlog.config.values.types import (
     to_number,
     trimmed,
 )
-from twinlog.errors import ConfigError
 from twinlog.model import Flow, Isolation, StartKind
 
 
@@ -70,21 +69,17 @@ class FlowValues:
         no effect. MirrorMaker 2 does the same.
         """
         for name in self._settings:
-            if name in DEFINITIONS:
-                self._check(name)
-
-    def _check(self, name: str) -> None:
-        match DEFINITIONS[name].kind:
-            case KeyKind.BOOLEAN:
-                self.boolean(name)
-            case KeyKind.SHORT | KeyKind.INT | KeyKind.LONG:
-                self.number_or_none(name)
-            case KeyKind.CHOICE:
-                self.choice_or(name, "")
-            case KeyKind.NAMES:
-                self.names(name)
-            case KeyKind.STRING | KeyKind.LIST:
-                pass  # any text is valid
+            match DEFINITIONS[name].kind if name in DEFINITIONS else None:
+                case KeyKind.BOOLEAN:
+                    self.boolean(name)
+                case KeyKind.SHORT | KeyKind.INT | KeyKind.LONG:
+                    self.number(name)
+                case KeyKind.CHOICE:
+                    self.choice(name)
+                case KeyKind.NAMES:
+                    self.names(name)
+                case _:
+                    pass  # any text is valid
 
     def boolean(self, name: str) -> bool:
         return to_boolean(self.setting(name))
@@ -96,34 +91,27 @@ class FlowValues:
         name = f"{stem}.interval.seconds"
         interval = self.number(name)
         if interval == 0:
-            raise self.refusal(name, "the interval must not be 0", "write at least 1")
+            raise refuse(self._settings[name], "the interval must not be 0", "write at least 1")
         # MirrorMaker 2 treats a negative interval as "never"
         return self.boolean(f"{stem}.enabled") and interval > 0, interval
-
-    def priorities(self, name: str) -> Priorities:
-        return to_priorities(self.setting(name))
 
     def starts(self, name: str, reset: StartKind) -> Starts:
         setting = self._settings.get(name)
         return Starts.everywhere(reset) if setting is None else to_starts(setting, reset)
 
     def number(self, name: str) -> int:
-        return self._number(name, self.setting(name))
+        definition = DEFINITIONS[name]
+        return to_number(self.setting(name), width=definition.kind.value, low=definition.low)
 
     def number_or_none(self, name: str) -> int | None:
-        setting = self._settings.get(name)
-        return None if setting is None else self._number(name, setting)
-
-    def _number(self, name: str, setting: Setting) -> int:
-        definition = DEFINITIONS[name]
-        return to_number(setting, width=definition.kind.value, low=definition.low)
+        return self.number(name) if name in self._settings else None
 
     def replicas(self, name: str) -> int:
         """Return a replication factor, or -1 for the broker's default."""
         factor = self.number(name)
         if factor == 0 or factor < -1:
-            raise self.refusal(
-                name,
+            raise refuse(
+                self._settings[name],
                 f"{factor} is not a number of replicas",
                 "write at least 1, or -1 for the broker's default",
             )
@@ -143,12 +131,8 @@ class FlowValues:
         setting = self._settings.get(name)
         return default if setting is None else trimmed(setting.value)
 
-    def choice_or(self, name: str, default: str) -> str:
-        setting = self._settings.get(name)
-        return default if setting is None else to_choice(setting, DEFINITIONS[name].choices)
-
-    def refusal(self, name: str, what: str, todo: str) -> ConfigError:
-        return refuse(self._settings[name], what, todo)
+    def choice(self, name: str) -> str:
+        return to_choice(self.setting(name), DEFINITIONS[name].choices)
 
     def setting(self, name: str) -> Setting:
         """Return a setting with its line, or the key's default if no line sets it."""
@@ -192,15 +176,14 @@ def read_flow(raw: Settings, flow: Flow) -> FlowConfig:
         new_topics=NewTopicsConfig(
             enabled=values.boolean("topic.creation.enable"),
             replication_factor=values.replicas("replication.factor"),
-            default_partitions=values.choice_or("twinlog.new.topic.partitions", "source")
-            == "default",
+            default_partitions=values.choice("twinlog.new.topic.partitions") == "default",
         ),
         config_sync=ConfigSyncConfig(
             enabled=syncs_configs,
             interval_seconds=configs_s,
             exclude=values.names("config.properties.exclude"),
             use_defaults_from=values.text("use.defaults.from"),
-            keeps_retention=values.choice_or("twinlog.sync.retention", "follow") == "raise-only",
+            keeps_retention=values.choice("twinlog.sync.retention") == "raise-only",
         ),
         acl_sync=AclSyncConfig(
             enabled=syncs_acls,
@@ -209,43 +192,43 @@ def read_flow(raw: Settings, flow: Flow) -> FlowConfig:
             removal=values.boolean("twinlog.sync.topic.acls.removal"),
         ),
         groups=read_groups(values),
-        heartbeats=own_heartbeat(values, flow),
+        heartbeats=_heartbeats(values, flow, into_target=True),
         offset_syncs=read_offset_syncs(values),
         isolation_level=_isolation(consumer),
         start=replace(
             values.starts("twinlog.start", _reset(consumer)),
-            new_from_earliest=values.choice_or("twinlog.start.new", "start") == "earliest",
+            new_from_earliest=values.choice("twinlog.start.new") == "earliest",
         ),
         source_group=SourceGroupConfig(
             group_id=values.text("twinlog.source.group.id"),
             commit_interval_ms=values.number("twinlog.source.group.commit.interval.ms"),
         ),
-        target_partitions=TargetPartitions(values.choice_or(TARGET_PARTITIONS, "grow")),
+        target_partitions=TargetPartitions(values.choice(TARGET_PARTITIONS)),
         beside=_flows(values.setting(BESIDE)),
-        accept_source_loss=values.choice_or("twinlog.source.loss", "stop") == "accept",
+        accept_source_loss=values.choice("twinlog.source.loss") == "accept",
         rpo_seconds=values.number_or_none("twinlog.rpo.seconds"),
-        rpo_enforced=values.choice_or("twinlog.rpo.enforce", "none") == "quota",
+        rpo_enforced=values.choice("twinlog.rpo.enforce") == "quota",
         status_interval_seconds=values.number("twinlog.status.interval.seconds"),
-        verify=VerifyMode(values.choice_or("twinlog.verify", "sample")),
+        verify=VerifyMode(values.choice("twinlog.verify")),
         metric_names=metric_names(values.setting("metric.names.formats")),
         reload_interval_seconds=values.number("twinlog.config.reload.interval.seconds"),
         lanes=LanesConfig(
             tasks_max=values.number_or_none("tasks.max"),
             lease_seconds=values.number("twinlog.lease.seconds"),
-            has_warm_standby=values.choice_or("twinlog.spark.standby", "cold") == "warm",
+            has_warm_standby=values.choice("twinlog.spark.standby") == "warm",
             memory_bytes=lane_memory(
                 settings.get("twinlog.lane.memory.bytes"),
                 producer,
                 values.number("twinlog.lane.memory.bytes"),
             ),
             max_bytes_per_second=values.number_or_none("twinlog.max.bytes.per.second"),
-            priorities=values.priorities("twinlog.priority"),
+            priorities=to_priorities(values.setting("twinlog.priority")),
         ),
         tuning=read_tuning(
             consumer,
             producer,
             settings.get("twinlog.compression"),
-            gathers=values.choice_or("twinlog.latency", "balanced") == "balanced",
+            gathers=values.choice("twinlog.latency") == "balanced",
         ),
         transforms=read_transforms(settings, chain, memory_bytes=values.number(TRANSFORMS_MEMORY)),
         producer_id_expiration_ms=values.number_or_none("twinlog.target.producer.id.expiration.ms"),
@@ -353,18 +336,12 @@ def refuse_contradictions(settings: Settings, consumer: ClientProperties) -> Non
 # the first flow out of it. No heartbeats are written into a cluster without flows.
 
 
-def own_heartbeat(values: FlowValues, flow: Flow) -> tuple[HeartbeatConfig, ...]:
-    """Return the heartbeat of an enabled flow for its target, or () if heartbeats are disabled."""
-    heartbeat = _heartbeat(values, flow, into_target=True)
-    return () if heartbeat is None else (heartbeat,)
-
-
 def read_offset_syncs(values: FlowValues) -> OffsetSyncsConfig | None:
     """Return the configuration of offset syncs, or None if they are disabled."""
     if not values.boolean("emit.offset-syncs.enabled"):
         return None
     return OffsetSyncsConfig(
-        on_target=values.choice_or("offset-syncs.topic.location", "source") == "target",
+        on_target=values.choice("offset-syncs.topic.location") == "target",
         lag_max=values.number("offset.lag.max"),
         replication_factor=values.replicas_or_none("offset-syncs.topic.replication.factor"),
     )
@@ -382,33 +359,30 @@ def with_lone_heartbeats(
     for pair in candidate_flows(aliases):
         if pair in out or (nearby and pair.target not in nearby):
             continue
-        for writer, into_target in _writers(tuple(out), pair.target):
-            heartbeat = _heartbeat(
-                FlowValues(flow_settings(raw, pair)), pair, into_target=into_target
-            )
-            if heartbeat is not None:
-                config = out[writer]
-                out[writer] = replace(config, heartbeats=(*config.heartbeats, heartbeat))
-            break
+        writers = [flow for flow in out if flow.target == pair.target]
+        writers += [flow for flow in out if flow.source == pair.target]
+        if writers:
+            config, is_into = out[writers[0]], writers[0].target == pair.target
+            beats = _heartbeats(FlowValues(flow_settings(raw, pair)), pair, into_target=is_into)
+            out[config.flow] = replace(config, heartbeats=(*config.heartbeats, *beats))
     return tuple(out.values())
 
 
-def _writers(flows: Sequence[Flow], cluster: str) -> Iterator[tuple[Flow, bool]]:
-    yield from ((flow, True) for flow in flows if flow.target == cluster)
-    yield from ((flow, False) for flow in flows if flow.source == cluster)
-
-
-def _heartbeat(values: FlowValues, pair: Flow, *, into_target: bool) -> HeartbeatConfig | None:
+def _heartbeats(
+    values: FlowValues, pair: Flow, *, into_target: bool
+) -> tuple[HeartbeatConfig, ...]:
+    """Return the heartbeat of a pair, or () if its heartbeats are disabled."""
     beats, interval = values.enabled_and_interval("emit.heartbeats")
     if not beats:
-        return None
-    return HeartbeatConfig(
+        return ()
+    heartbeat = HeartbeatConfig(
         source_alias=values.text_or("source.cluster.alias", pair.source),
         target_alias=values.text_or("target.cluster.alias", pair.target),
         into_target=into_target,
         interval_seconds=interval,
         replication_factor=values.replicas_or_none("heartbeats.topic.replication.factor"),
     )
+    return (heartbeat,)
 
 
 def read_groups(values: FlowValues) -> GroupsConfig:
