@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from twinlog.config.files.properties import parse_properties
@@ -27,15 +28,10 @@ _VARIABLE = re.compile(r"\$\{([^}]*?):(([^}]*?):)?([^}]*?)\}")
 PROVIDERS = "config.providers"
 PACKAGE = "org.apache.kafka.common.config.provider."
 
-Lookup = Callable[[str, str], str | None]
-"""Returns the value for a path and a key, or None if there is none."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Provider:
-    look_up: Lookup
-    file: Callable[[str, str], str | None] = lambda _path, _key: None
-    """Returns the file that contains the value for a path and a key, or None if no file is read."""
+Found = tuple[str, str | None]
+"""A value, and the file that contains it, or None if no file is read."""
+Provider = Callable[[str, str], Found | None]
+"""Looks up the value for a path and a key. Returns None if there is none."""
 
 
 def resolve_providers(raw: Settings, environment: Mapping[str, str]) -> Settings:
@@ -95,12 +91,11 @@ def _providers_of(
 def _lookup(kind: Setting, params: Mapping[str, str], environment: Mapping[str, str]) -> Provider:
     match class_name(kind.value).removeprefix(PACKAGE):
         case "EnvVarConfigProvider":
-            return Provider(look_up=_environment_lookup(kind, params, environment))
+            return _environment_lookup(kind, params, environment)
         case "FileConfigProvider":
-            return Provider(look_up=_file_lookup(_allowed(params)), file=lambda path, _key: path)
+            return partial(_look_up_in_file, _allowed(params))
         case "DirectoryConfigProvider":
-            look_up = _folder_lookup(_allowed(params))
-            return Provider(look_up=look_up, file=lambda path, key: str(Path(path) / key))
+            return partial(_look_up_in_folder, _allowed(params))
     raise refuse(
         kind,
         f"the config provider {kind.shown} is not supported",
@@ -109,40 +104,36 @@ def _lookup(kind: Setting, params: Mapping[str, str], environment: Mapping[str, 
 
 
 def _resolved(setting: Setting, providers: Mapping[str, Provider]) -> Setting:
-    used = False
-    files: list[str] = []
+    files: list[str | None] = []
 
     def value_of(variable: re.Match[str]) -> str:
-        nonlocal used
         provider = providers.get(variable[1])
-        path, key = variable[3] or "", variable[4]
         try:
-            result = provider.look_up(path, key) if provider else None
+            found = provider(variable[3] or "", variable[4]) if provider else None
         except (OSError, ValueError) as error:  # ValueError: no UTF-8, or a path with a NUL
             raise refuse(
                 setting,
                 f"{variable[0]} cannot be read: {getattr(error, 'strerror', None) or error}",
                 "check path and permissions",
             ) from error
-        if result is None or provider is None:
+        if found is None:
             return variable[0]
-        used = True
-        if (file := provider.file(path, key)) is not None:
-            files.append(file)
-        return result
+        files.append(found[1])
+        return found[0]
 
     value = _VARIABLE.sub(value_of, setting.value)
-    if not used:
+    if not files:
         return setting
     looked_up = LookedUp(
-        files=tuple(dict.fromkeys(files)), again=lambda: _resolved(setting, providers).value
+        files=tuple(dict.fromkeys(filter(None, files))),
+        again=lambda: _resolved(setting, providers).value,
     )
     return replace(setting, value=value, from_provider=True, looked_up=looked_up)
 
 
 def _environment_lookup(
     kind: Setting, params: Mapping[str, str], environment: Mapping[str, str]
-) -> Lookup:
+) -> Provider:
     pattern = params.get("allowlist.pattern")
     try:
         allowed = compile_java(pattern) if pattern else None
@@ -151,35 +142,29 @@ def _environment_lookup(
             kind, f"its allowlist.pattern is invalid: {problem.reason}", "correct it"
         ) from problem
 
-    def look_up(path: str, key: str) -> str | None:
+    def look_up(path: str, key: str) -> Found | None:
         # as in Kafka, a variable with a path is not resolved
-        if path or (allowed and not allowed.fullmatch(key)):
+        if path or (allowed and not allowed.fullmatch(key)) or key not in environment:
             return None
-        return environment.get(key)
+        return environment[key], None
 
     return look_up
 
 
-def _file_lookup(allowed: Callable[[Path], bool]) -> Lookup:
-    def look_up(path: str, key: str) -> str | None:
-        if not path or not allowed(Path(path)):
-            return None
-        # unlike the configuration file, this file is read as UTF-8
-        text = Path(path).read_text(encoding="utf-8")
-        setting = parse_properties(text, file=path).settings.get(key)
-        return None if setting is None else setting.value
-
-    return look_up
+def _look_up_in_file(allowed: Callable[[Path], bool], path: str, key: str) -> Found | None:
+    if not path or not allowed(Path(path)):
+        return None
+    # unlike the configuration file, this file is read as UTF-8
+    text = Path(path).read_text(encoding="utf-8")
+    setting = parse_properties(text, file=path).settings.get(key)
+    return None if setting is None else (setting.value, path)
 
 
-def _folder_lookup(allowed: Callable[[Path], bool]) -> Lookup:
-    def look_up(path: str, key: str) -> str | None:
-        file = Path(path) / key
-        if not path or not allowed(Path(path)) or "/" in key or not file.is_file():
-            return None
-        return file.read_text(encoding="utf-8")
-
-    return look_up
+def _look_up_in_folder(allowed: Callable[[Path], bool], path: str, key: str) -> Found | None:
+    file = Path(path) / key
+    if not path or not allowed(Path(path)) or "/" in key or not file.is_file():
+        return None
+    return file.read_text(encoding="utf-8"), str(file)
 
 
 def _allowed(params: Mapping[str, str]) -> Callable[[Path], bool]:

@@ -11,10 +11,9 @@ from twinlog.config.flow.policies import policy_config, refuse_java_classes, wit
 from twinlog.config.flow.precedence import (
     candidate_flows,
     cluster_settings,
+    connector_client,
     data_producer,
     flow_settings,
-    source_client,
-    target_client,
 )
 from twinlog.config.flow.schema import (
     AclSyncConfig,
@@ -145,12 +144,12 @@ def read_flow(raw: Settings, flow: Flow) -> FlowConfig:
     settings = flow_settings(raw, flow)
     values = FlowValues(settings)
     values.check_all()
-    consumer = source_client(settings, Role.CONSUMER)
+    consumer = connector_client(settings, "source", Role.CONSUMER)
     clients = FlowProperties(
         source_consumer=consumer,
-        source_admin=source_client(settings, Role.ADMIN),
-        target_admin=target_client(settings, Role.ADMIN),
-        target_consumer=target_client(settings, Role.CONSUMER),
+        source_admin=connector_client(settings, "source", Role.ADMIN),
+        target_admin=connector_client(settings, "target", Role.ADMIN),
+        target_consumer=connector_client(settings, "target", Role.CONSUMER),
         target_producer=data_producer(cluster_settings(raw, flow.target), settings),
     )
     refuse_java_classes(settings, clients)

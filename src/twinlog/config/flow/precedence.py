@@ -82,19 +82,10 @@ def cluster_client(settings: Settings, role: Role) -> ClientProperties:
     return ClientProperties(_connection_settings(settings) | settings.stripped(f"{role}."))
 
 
-def source_client(flow: Settings, role: Role) -> ClientProperties:
-    """Return the properties of a client that a flow's connectors open to the source."""
-    return _connector_client(flow, "source", role)
-
-
-def target_client(flow: Settings, role: Role) -> ClientProperties:
-    """Return the properties of a client that a flow's connectors open to the target. For the
-    producer of the copied records, see `data_producer`.
+def connector_client(flow: Settings, side: str, role: Role) -> ClientProperties:
+    """Return the properties of a client that a flow's connectors open to the cluster `side`: source
+    or target. For the producer of the copied records, see `data_producer`.
     """
-    return _connector_client(flow, "target", role)
-
-
-def _connector_client(flow: Settings, side: str, role: Role) -> ClientProperties:
     return ClientProperties(
         _connection_settings(flow.stripped(f"{side}.cluster."))
         | flow.stripped(f"{role}.")
