@@ -16,7 +16,7 @@ IMPERATIVE: Final = re.compile(
     r"escape|give|let|make|name|put|quote|remove|rename|save|see|separate|set|use|write)\b(?![.`])"
 )
 """Pattern of the beginning of advice, including advice that follows another sentence."""
-GIVEN_BY: Final = re.compile(r"(?:\w*refuse|_dead|NoTime|wrong|_wrong|problem)$")
+GIVEN_BY: Final = re.compile(r"(?:\w*refuse|dead|NoTime|wrong|_wrong|problem)$")
 """Pattern of the names of functions whose last argument is advice, whatever it begins with."""
 
 

@@ -41,7 +41,7 @@ from twinlog.config.flow.tuning import request_timeout_ms
 from twinlog.config.keys.client_keys import BOOTSTRAP_SERVERS, SECURITY_PROTOCOL, SECURITY_PROTOCOLS
 from twinlog.config.rest import OPEN, audit_listeners, http_listener, rest_config
 from twinlog.config.series import ALL_SERIES, series_config
-from twinlog.config.values.nearest import nearest
+from twinlog.config.values.nearest import nearest, suggestion
 from twinlog.config.values.origin import ClientProperties, Setting, Settings, refuse, shown_key
 from twinlog.config.values.types import parse_boolean, to_choice, to_list, to_servers, trimmed
 from twinlog.config.values.warnings import ConfigWarning, WarningCode, warning
@@ -186,12 +186,8 @@ def _nearby(clusters: Sequence[str], aliases: Collection[str]) -> frozenset[str]
     asked = [alias.strip() for wanted in clusters for alias in wanted.split(",") if alias.strip()]
     for alias in asked:
         if alias not in aliases:
-            near = nearest(alias, aliases)
-            hint = f"did you mean {near}? " if near else ""
-            raise ConfigError(
-                f"{alias} is not a cluster of the file; {hint}it has {', '.join(aliases)}",
-                key="--clusters",
-            )
+            hint = f"{suggestion(alias, aliases)} it has {', '.join(aliases)}".lstrip()
+            raise ConfigError(f"{alias} is not a cluster of the file; {hint}", key="--clusters")
     return frozenset(asked)
 
 
@@ -226,15 +222,8 @@ def _flows_of_other_processes(
                 kept.append(_flow(raw, flow, file))
         except ConfigError as error:
             message = f"{flow} runs in other processes, and is not shown by this one: {error}"
-            unread.append(
-                ConfigWarning(
-                    code=WarningCode.NOT_SHOWN,
-                    file=file,
-                    line=error.line,
-                    key=error.key or "",
-                    message=message,
-                )
-            )
+            line = Setting(key=error.key or "", value="", file=file, line=error.line)
+            unread.append(warning(WarningCode.NOT_SHOWN, line, message))
     return tuple(kept), unread
 
 

@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 
 from twinlog.config.advice.effects import (
     KeyEffect,
+    dead,
     judge_cluster,
     judge_flow,
     judge_general,
@@ -36,7 +37,7 @@ from twinlog.config.keys.key_table import OWN_FLOW_NAMES, OWN_PREFIX, OWN_PROCES
 from twinlog.config.regex.patterns import compile_java, has_lone_star
 from twinlog.config.regex.reader import RegexProblem
 from twinlog.config.strimzi.secrets import UNGIVEN, UNREAD
-from twinlog.config.values.nearest import nearest
+from twinlog.config.values.nearest import nearest, suggestion
 from twinlog.config.values.origin import (
     ClientProperties,
     Setting,
@@ -207,19 +208,12 @@ def _effect_of_unknown_flow(key: str, aliases: Collection[str]) -> KeyEffect:
     source, _, rest = key.partition(_ARROW)
     target = next((alias for alias in aliases if rest.startswith(f"{alias}.")), rest.split(".")[0])
     if source == target and source in aliases:
-        return KeyEffect(
-            dead=True,
-            reason="source and target are the same cluster, so nothing reads this line",
-            advise=lambda: "name two clusters",
-        )
+        reason = "source and target are the same cluster, so nothing reads this line"
+        return dead(reason, "name two clusters")
     unknown, other = (target, source) if source in aliases else (source, target)
-    near = nearest(unknown, [alias for alias in aliases if alias != other])
-    hint = f"did you mean {near}? " if near else ""
-    return KeyEffect(
-        dead=True,
-        reason=f"{unknown or 'an empty name'} is not a cluster",
-        advise=lambda: f"{hint}`clusters` has {', '.join(aliases)}, so nothing reads this line",
-    )
+    hint = suggestion(unknown, [alias for alias in aliases if alias != other])
+    todo = f"{hint} `clusters` has {', '.join(aliases)}, so nothing reads this line".lstrip()
+    return dead(f"{unknown or 'an empty name'} is not a cluster", todo)
 
 
 def check_own_keys(raw: Settings, aliases: Collection[str]) -> None:

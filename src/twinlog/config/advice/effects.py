@@ -126,7 +126,8 @@ class KeyEffect:
 _KNOWN = KeyEffect(known=True)
 
 
-def _dead(reason: str, instead: str) -> KeyEffect:
+def dead(reason: str, instead: str) -> KeyEffect:
+    """Return the effect of a key that has none where it is written."""
     return KeyEffect(dead=True, reason=reason, advise=lambda: instead)
 
 
@@ -162,8 +163,8 @@ def judge_general(name: str) -> KeyEffect:
 
 def _judge_of_worker(name: str) -> KeyEffect:
     if name in _OF_ADOPTION:
-        return _dead("a worker's setting is read per target", f"write <target alias>.{name}")
-    return _dead(f"a setting of Connect's workers: {WORKER_MEANINGS[name]}", "remove the line")
+        return dead("a worker's setting is read per target", f"write <target alias>.{name}")
+    return dead(f"a setting of Connect's workers: {WORKER_MEANINGS[name]}", "remove the line")
 
 
 def _judge_without_cluster(name: str, role: Role) -> KeyEffect:
@@ -174,10 +175,8 @@ def _judge_without_cluster(name: str, role: Role) -> KeyEffect:
     key = name.removeprefix(override).removeprefix(f"{role}.")
     key = _near_or_same(key, CLIENT_KEYS[role])
     if role is Role.PRODUCER and name.startswith(override):
-        return _dead("an override is read per flow", f"write <flow>.{override}{key}")
-    return _dead(
-        f"{role} settings without a cluster reach no client", f"write <alias>.{role}.{key}"
-    )
+        return dead("an override is read per flow", f"write <flow>.{override}{key}")
+    return dead(f"{role} settings without a cluster reach no client", f"write <alias>.{role}.{key}")
 
 
 def _known_or_near(prefix: str, name: str) -> KeyEffect:
@@ -185,7 +184,7 @@ def _known_or_near(prefix: str, name: str) -> KeyEffect:
     only certain names have a meaning.
     """
     if name.startswith(CONNECT_PREFIXES):
-        return _dead("a transform is read per flow", f"write <flow>.{name}")
+        return dead("a transform is read per flow", f"write <flow>.{name}")
     family = {key for key in CONNECTOR_NAMES | WORKER_KEYS if key.startswith(_FIXED_FAMILIES)}
     if name.startswith(_FIXED_FAMILIES) and name not in family:
         return _unknown_key(prefix, name, family)
@@ -200,7 +199,7 @@ def judge_cluster(alias: str, name: str) -> KeyEffect:
     if name in WORKER_KEYS or name in OWN_TARGET_NAMES or name.startswith(_CONVERTERS):
         return _KNOWN
     if name in CONNECTOR_NAMES | OWN_FLOW_NAMES or name.startswith(_OF_TRANSFORMS):
-        return _dead(
+        return dead(
             "is a setting of a flow, not of a cluster",
             f"write {alias}->X.{name}, or {name} for all",
         )
@@ -213,12 +212,12 @@ def judge_cluster(alias: str, name: str) -> KeyEffect:
 def _judge_of_no_cluster(prefix: str, name: str) -> KeyEffect:
     """Return the effect of a key that neither a cluster nor a client's role reads."""
     if name.startswith(CONNECT_PREFIXES):
-        return _dead("is a setting of a flow, not of a cluster", f"write {prefix[:-1]}->X.{name}")
+        return dead("is a setting of a flow, not of a cluster", f"write {prefix[:-1]}->X.{name}")
     if name in OWN_PROCESS_NAMES:
-        return _dead("is a setting of the process", f"write {name}")
+        return dead("is a setting of the process", f"write {name}")
     if name in _ANY_CLIENT:
         roles = [f"{prefix}{role}.{name}" for role in Role if name in CLIENT_KEYS[role]]
-        return _dead("reaches no client without a role", f"write {' or '.join(roles)}")
+        return dead("reaches no client without a role", f"write {' or '.join(roles)}")
     client_names = (f"{role}.{key}" for role in Role for key in CLIENT_KEYS[role])
     return _unknown_key(prefix, name, {*WORKER_KEYS, *CONNECTION_KEYS, *client_names})
 
@@ -227,7 +226,7 @@ def judge_flow(flow: Flow, name: str) -> KeyEffect:
     """Return the effect of `A->B.name`."""
     if is_connection_key(name):
         name = _near_or_same(name, CONNECTION_KEYS)
-        return _dead(
+        return dead(
             "a connection belongs to a cluster, not to a flow",
             f"write {flow.source}.{name} or {flow.target}.{name}",
         )
@@ -249,9 +248,9 @@ def judge_flow(flow: Flow, name: str) -> KeyEffect:
 def _judge_elsewhere(flow: Flow, name: str) -> KeyEffect:
     """Return the effect of a key that is not read for a flow."""
     if name in OWN_PROCESS_NAMES:
-        return _dead("is a setting of the process", f"write {name}")
+        return dead("is a setting of the process", f"write {name}")
     if name in WORKER_KEYS:
-        return _dead(
+        return dead(
             "is a setting of the worker for a target, not of a flow", f"write {flow.target}.{name}"
         )
     return _unknown_key(f"{flow}.", name, _OF_FLOWS)
@@ -269,7 +268,7 @@ def _judge_sided(flow: Flow, name: str) -> KeyEffect | None:
     if is_connection_key(rest):
         key = _near_or_same(rest, CONNECTION_KEYS)
         scope = f"{flow}.source.cluster" if side == "source" else flow.target
-        return _dead("reaches no client without a role", f"write {scope}.{key}")
+        return dead("reaches no client without a role", f"write {scope}.{key}")
     role = _role_of(rest)
     if role is Role.PRODUCER:
         return _judge_producer(flow, rest)
@@ -284,7 +283,7 @@ def _judge_flow_client(flow: Flow, name: str, role: Role) -> KeyEffect:
             key = _near_or_same(key, CLIENT_KEYS[role])
             sides = ("source",) if role is Role.CONSUMER else _SIDES
             instead = " or ".join(f"{flow}.{side}.{role}.{key}" for side in sides)
-            return _dead("Kafka Connect overrides only the producer", f"write {instead}")
+            return dead("Kafka Connect overrides only the producer", f"write {instead}")
         if key in CLIENT_KEYS[role]:
             return _KNOWN
         return _unknown_key(f"{flow}.{override}", key, CLIENT_KEYS[role])
@@ -299,7 +298,7 @@ def _judge_producer(flow: Flow, name: str) -> KeyEffect:
     """
     key = name.removeprefix("producer.").removeprefix("override.")
     key = _near_or_same(key, CLIENT_KEYS[Role.PRODUCER])
-    return _dead(
+    return dead(
         "does not reach the producer of the copied records",
         f"write {flow.target}.producer.{key} or {flow}.producer.override.{key}",
     )

@@ -236,16 +236,8 @@ def without_meaning(config: MirrorConfig) -> tuple[ExplainedKey, ...]:
 
 def _flow_keys(settings: Settings) -> Iterator[ExplainedKey]:
     for name, definition in sorted(DEFINITIONS.items()):
-        setting = settings.get(name)
-        if setting is not None:
-            yield _explain(setting, definition.support, definition.meaning)
-        else:
-            yield ExplainedKey(
-                key=name,
-                value=definition.default or "",
-                support=definition.support,
-                meaning=definition.meaning,
-            )
+        default = Setting(key=name, value=definition.default or "", file="")
+        yield _explain(settings.get(name) or default, definition.support, definition.meaning)
     for name, setting in settings.stripped(TRANSFORMS_PREFIX).items():
         part = name.rpartition(".")[2]
         if part in TRANSFORM_KEYS:
@@ -300,12 +292,8 @@ def _explain_client(client: ClientProperties, alias: str, role: Role) -> Iterato
         if name in client:
             yield _explain(client.origin(name), support, meaning)
         else:
-            yield ExplainedKey(
-                key=f"{alias}.{role}.{name}",
-                value=defaults[name],
-                support=support,
-                meaning=meaning,
-            )
+            key = f"{alias}.{role}.{name}"
+            yield ExplainedKey(key=key, value=defaults[name], support=support, meaning=meaning)
 
 
 def _explain(setting: Setting, support: Support, meaning: str) -> ExplainedKey:

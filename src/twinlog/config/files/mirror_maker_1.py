@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -159,11 +159,11 @@ def _cluster_settings(
             if key in _IDLE_CONSUMER | _IDLE_PRODUCER:
                 idle.append(setting)
         elif provider_key(key):
-            yield _renamed(setting, f"{providers}{key}")
+            yield replace(setting, key=f"{providers}{key}", field=key)
         elif is_connection_key(key):
-            yield _renamed(setting, f"{alias}.{key}")
+            yield replace(setting, key=f"{alias}.{key}", field=key)
         else:
-            yield _renamed(setting, f"{alias}.{role}.{key}")
+            yield replace(setting, key=f"{alias}.{role}.{key}", field=key)
     if "bootstrap.servers" not in settings:
         path = next(iter(settings.values())).file if settings else f"the {role} configuration"
         raise ConfigError(
@@ -187,25 +187,15 @@ def _flow_settings(
         yield one("topics.exclude", f"{INTERNAL_TOPICS}, {_pattern(options.exclude)}", "--exclude")
     if options.streams is not None:
         yield one("tasks.max", options.streams, "--num.streams")
-    yield _renamed(group, f"{flow}.twinlog.source.group.id")
+    yield replace(group, key=f"{flow}.twinlog.source.group.id", field=_GROUP)
     if options.commit_interval_ms is not None:
         key = "twinlog.source.group.commit.interval.ms"
         yield one(key, options.commit_interval_ms, "--offset.commit.interval.ms")
     yield one("refresh.topics.interval.seconds", _REFRESH_SECONDS)
     if metadata_age is not None and metadata_age.value.strip().isdecimal():
-        seconds = max(1, int(metadata_age.value) // 1000)
+        seconds = str(max(1, int(metadata_age.value) // 1000))
         key = f"{flow}.refresh.topics.interval.seconds"
-        yield _renamed(metadata_age, key, str(seconds))
-
-
-def _renamed(setting: Setting, key: str, value: str | None = None) -> Setting:
-    return Setting(
-        key=key,
-        value=setting.value if value is None else value,
-        file=setting.file,
-        line=setting.line,
-        field=setting.key,
-    )
+        yield replace(metadata_age, key=key, value=seconds, field=_METADATA_AGE)
 
 
 def _pattern(text: str) -> str:

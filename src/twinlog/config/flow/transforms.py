@@ -25,6 +25,7 @@ from typing import Final
 from twinlog.config.flow.connect import CHAIN, ConnectChain, ConnectStep
 from twinlog.config.keys.key_table import (
     DEFINITIONS,
+    OWN_KEYS,
     TRANSFORMS,
     TRANSFORMS_ENVIRONMENT,
     TRANSFORMS_MEMORY,
@@ -39,12 +40,11 @@ from twinlog.config.values.renames import SOURCE_NAME, RemoteName
 from twinlog.config.values.types import to_choice, to_list, to_names, trimmed
 
 TRANSFORMS_PREFIX: Final = f"{TRANSFORMS}."
-_ON_ERROR: Final = TRANSFORMS_ON_ERROR.removeprefix(TRANSFORMS_PREFIX)
-_ENVIRONMENT: Final = TRANSFORMS_ENVIRONMENT.removeprefix(TRANSFORMS_PREFIX)
-_REMOVED: Final = TRANSFORMS_REMOVED.removeprefix(TRANSFORMS_PREFIX)
-_QUARANTINE: Final = TRANSFORMS_QUARANTINE.removeprefix(TRANSFORMS_PREFIX)
-_MEMORY: Final = TRANSFORMS_MEMORY.removeprefix(TRANSFORMS_PREFIX)
-_OTHERS: Final = (_ON_ERROR, _QUARANTINE, _ENVIRONMENT, _REMOVED, _MEMORY)
+_OTHERS: Final = tuple(
+    key.name.removeprefix(TRANSFORMS_PREFIX)
+    for key in OWN_KEYS
+    if key.name.startswith(TRANSFORMS_PREFIX)
+)
 """Keys, without their prefix, that apply to all transforms of a flow."""
 _TOPICS: Final = "topics"
 _FUNCTION: Final = "function"
@@ -63,7 +63,8 @@ _NOT_MIRRORED: Final = re.compile(
     r"__(?!(?:consumer_offsets|transaction_state|share_group_state|cluster_metadata)$)"
     r"[A-Za-z0-9._-]{1,247}"
 )
-_SELECT: Final = re.compile(r"select\b", re.IGNORECASE)
+# only SELECT is accepted, because Spark executes other statements immediately, even after WITH
+_SELECT: Final = re.compile(r"select\b.*", re.IGNORECASE | re.DOTALL)
 
 
 NO_NAMES: Final = compile_names(())
@@ -167,13 +168,17 @@ def read_transforms(
     on_error = settings.get(TRANSFORMS_ON_ERROR)
     removed = settings.get(TRANSFORMS_REMOVED)
     environment = settings.get(TRANSFORMS_ENVIRONMENT)
-    quarantine = settings.get(TRANSFORMS_QUARANTINE)
     choices = DEFINITIONS[TRANSFORMS_ON_ERROR].choices
     own = (_transform(settings, name, listed) for name in names if listed is not None)
     return TransformsConfig(
         entries=(*map(_of_connect, chain.steps), *own),
         on_error=OnError.STOP if on_error is None else OnError(to_choice(on_error, choices)),
-        quarantine_topic="" if quarantine is None else _checked_topic(quarantine),
+        quarantine_topic=_checked(
+            settings.get(TRANSFORMS_QUARANTINE),
+            _NOT_MIRRORED,
+            "may be mirrored by another flow, or is not the name of a topic",
+            "write a name that begins with __, such as __orders-dead-letters",
+        ),
         environment=() if environment is None else tuple(to_list(environment)),
         removed=NO_NAMES if removed is None else to_names(removed),
         memory_bytes=memory_bytes,
@@ -242,37 +247,22 @@ def _transform(settings: Settings, name: str, listed: Setting) -> TransformConfi
     return TransformConfig(
         name=name,
         topics=pattern,
-        function="" if function is None else _checked_function(function),
-        sql="" if sql is None else _checked_query(sql),
+        function=_checked(
+            function,
+            _MODULE_AND_FUNCTION,
+            "does not name a function of a module",
+            "write package.module:function",
+        ),
+        sql=_checked(sql, _SELECT, "is not a SELECT", "write SELECT ... FROM records"),
         origin=origin,
     )
 
 
-def _checked_function(setting: Setting) -> str:
-    value = trimmed(setting.value)
-    if not _MODULE_AND_FUNCTION.fullmatch(value):
-        raise refuse(
-            setting,
-            f"{setting.shown} does not name a function of a module",
-            "write package.module:function",
-        )
-    return value
-
-
-def _checked_topic(setting: Setting) -> str:
-    value = trimmed(setting.value)
-    if not _NOT_MIRRORED.fullmatch(value):
-        raise refuse(
-            setting,
-            f"{setting.shown} may be mirrored by another flow, or is not the name of a topic",
-            "write a name that begins with __, such as __orders-dead-letters",
-        )
-    return value
-
-
-def _checked_query(setting: Setting) -> str:
-    value = trimmed(setting.value)
-    # only SELECT is accepted, because Spark executes other statements immediately, even after WITH
-    if not _SELECT.match(value):
-        raise refuse(setting, f"{setting.shown} is not a SELECT", "write SELECT ... FROM records")
+def _checked(setting: Setting | None, valid: re.Pattern[str], problem: str, todo: str) -> str:
+    """Return the value, or an empty text if the key is not set. Raises ConfigError if the whole
+    value does not match `valid`.
+    """
+    value = "" if setting is None else trimmed(setting.value)
+    if setting is not None and not valid.fullmatch(value):
+        raise refuse(setting, f"{setting.shown} {problem}", todo)
     return value
