@@ -102,7 +102,7 @@ class _Positions:
                 raise RegexProblem("whole names are matched: remove ^ and $", 1)
             case _:
                 raise RegexProblem(
-                    (f"{code.lower()} is not supported, because it may take too long"), 1
+                    f"{code.lower()} is not supported, because it may take too long", 1
                 )
 
     def _repeat(self, low: int, high: Any, body: Any) -> _Part:

@@ -199,7 +199,7 @@ class _Translator:
         name = self._reader.until(">", "(?<")
         if not _GROUP_NAME.fullmatch(name):
             raise self._reader.problem(
-                ("a group's name must consist of ASCII letters and digits"), column
+                "a group's name must consist of ASCII letters and digits", column
             )
         if name in self._names:
             raise self._reader.problem(f"two groups are named {name}", column)

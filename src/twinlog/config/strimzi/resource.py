@@ -61,7 +61,6 @@ _CONSUMER: Final = "consumer."
 VERSIONS: Final = ("v1alpha1", "v1beta2", "v1")
 _GROUP: Final = "kafka.strimzi.io/"
 _ALIAS: Final = re.compile(r"[a-zA-Z0-9._-]{1,100}")
-_UNREMARKABLE: Final = ("metadata", "status")
 _CONNECT_TOPICS: Final = {
     "group.id": "mirrormaker2-cluster",
     "offset.storage.topic": "mirrormaker2-cluster-offsets",
@@ -93,7 +92,7 @@ class _ResourceReader:
         self._reader = SectionReader()
         self._secrets = Secrets(secrets)
         self._security = SecurityReader(self._reader, self._secrets)
-        self._collected = Collected(self._file)
+        self._collected = Collected()
         self._mirrors = MirrorReader(self._reader, self._collected)
         self._clusters: dict[str, Node] = {}
 
@@ -116,15 +115,17 @@ class _ResourceReader:
     def read(self) -> RawConfig:
         kind = self._resource["kind"]
         self._check_version(kind)
-        document = self._section_of_document()
-        if "spec" not in document:
+        known = {field.name for field in RESOURCE}
+        for name, node in self._resource.items():
+            if name not in known:
+                raise node.refuse(f"{KIND} has no such field", "did you mean to put it into spec?")
+        if "spec" not in self._resource:
             raise missing_error(kind, "spec")
-        spec = self._reader.section(document["spec"], SPEC)
+        spec_node = self._resource["spec"]
+        spec = self._reader.section(spec_node, SPEC)
         mirrors = spec.get("mirrors")
         if mirrors is None or not mirrors.items():
-            raise (mirrors or document["spec"]).refuse(
-                ("has no mirror"), "add an entry to spec.mirrors"
-            )
+            raise (mirrors or spec_node).refuse("has no mirror", "add an entry to spec.mirrors")
         target = self._target(spec)
         flows = [self._ends(mirror, target) for mirror in mirrors.items()]
         first = next(iter(self._clusters.values()))
@@ -133,10 +134,10 @@ class _ResourceReader:
         runs = [self._mirrors.read(flow, node, fields) for flow, node, fields in flows]
         if not any(runs):
             raise mirrors.refuse(
-                ("no mirror has a connector section, so nothing runs"),
+                "no mirror has a connector section, so nothing runs",
                 "add `sourceConnector: {}` to a mirror",
             )
-        pod = pod_of(document["spec"].fields())
+        pod = pod_of(spec_node.fields())
         self._collected.settings = with_secrets(self._collected.settings, self._secrets, pod)
         self._use_secrets(kind)
         self._warn_of_idle_fields(OF_PODS if pod else ())
@@ -156,20 +157,13 @@ class _ResourceReader:
         group, _, name = version.text().rpartition("/")
         if group and name in VERSIONS:
             if version.text() not in known:
-                self._collected.read_as(version, f"read as {_GROUP}{name}, the same resource")
+                # the API group of another vendor, such as IBM
+                what = f"read as {_GROUP}{name}, the same resource"
+                self._collected.warn(version, what, WarningCode.READ_AS)
         else:
             raise version.refuse(
                 f'"{version.text()}" is not a version of {KIND}', f"write {' or '.join(known)}"
             )
-
-    def _section_of_document(self) -> dict[str, Node]:
-        known = {field.name for field in RESOURCE}
-        for name, node in self._resource.items():
-            if name not in known:
-                raise node.refuse(
-                    f"{KIND} has no such field", ("did you mean to put it into spec?")
-                )
-        return {name: node for name, node in self._resource.items() if name not in _UNREMARKABLE}
 
     # -- clusters
 
@@ -265,7 +259,11 @@ class _ResourceReader:
         if not idle:
             return
         listed = ", ".join(f"{node.path} (line {node.line})" for node in idle)
-        self._collected.warn_no_meaning(f"without effect: {listed}; see docs/strimzi.md")
+        message = f"without effect: {listed}; see docs/strimzi.md"
+        code = WarningCode.NO_MEANING
+        self._collected.warnings.append(
+            ConfigWarning(code=code, file=self._file, line=None, key="", message=message)
+        )
 
 
 # Messages name the field of a resource that sets a key, because users edit fields. For a key that
@@ -381,7 +379,7 @@ class MirrorReader:
                 elif not self._is_the_same(full, value):
                     self._collected.warn(
                         value,
-                        (f"all connectors share this key, and the value in {leading} is used"),
+                        f"all connectors share this key, and the value in {leading} is used",
                     )
 
     def _set(self, full_key: str, key: str, value: Node) -> None:
@@ -413,8 +411,7 @@ class MirrorReader:
 class Collected:
     """Collects settings, each of which is set at most once, and warnings."""
 
-    def __init__(self, file: str) -> None:
-        self._file = file
+    def __init__(self) -> None:
         self.settings: dict[str, Setting] = {}
         self.sections: dict[str, str] = {}
         """Path of the section of each flow and cluster, by key prefix."""
@@ -425,27 +422,16 @@ class Collected:
         before = self.settings.get(key)
         if before is not None:
             raise node.refuse(
-                f"already set by {before.field} on line {before.line}", ("remove one of them")
+                f"already set by {before.field} on line {before.line}", "remove one of them"
             )
         self.settings[key] = Setting(
             key=key, value=value, file=node.file, line=node.line, field=node.path
         )
 
-    def warn(self, node: Node, message: str) -> None:
-        """Warn of a key that has no effect in its section."""
-        self._add(WarningCode.DEAD_KEY, node.line, node.path, message)
-
-    def read_as(self, node: Node, message: str) -> None:
-        """Warn that a resource of another API group, such as IBM's, is read as Strimzi's."""
-        self._add(WarningCode.READ_AS, node.line, node.path, message)
-
-    def warn_no_meaning(self, message: str) -> None:
-        """Warn of fields that have no effect in Twinlog."""
-        self._add(WarningCode.NO_MEANING, None, "", message)
-
-    def _add(self, code: WarningCode, line: int | None, key: str, message: str) -> None:
+    def warn(self, node: Node, message: str, code: WarningCode = WarningCode.DEAD_KEY) -> None:
+        """Warn of a field: by default, that its key has no effect in its section."""
         self.warnings.append(
-            ConfigWarning(code=code, file=self._file, line=line, key=key, message=message)
+            ConfigWarning(code=code, file=node.file, line=node.line, key=node.path, message=message)
         )
 
 
@@ -513,7 +499,7 @@ def find_resource(documents: list[Node], *, file: str) -> dict[str, Node]:
         kinds = [fields["kind"] for _, fields in resources]
         raise kinds[1].refuse(
             f"a second {KIND}, after the one on line {kinds[0].line}",
-            ("put each into a file of its own"),
+            "put each into a file of its own",
         )
     if resources:
         return resources[0][1]
@@ -523,5 +509,5 @@ def find_resource(documents: list[Node], *, file: str) -> dict[str, Node]:
             f"{what} a {KIND}", "name a file with one, or an mm2.properties file"
         )
     raise ConfigError(
-        (f"the file is empty; write a {KIND}, or name an mm2.properties file"), file=file
+        f"the file is empty; write a {KIND}, or name an mm2.properties file", file=file
     )

@@ -9,7 +9,7 @@ other resolved value, and a converted file contains no secret.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -89,21 +89,18 @@ class Secrets:
         folder = self.folder(secret)
         return folder is not None and _is_name(key) and (Path(folder) / key).is_file()
 
-    def text(self, secret: Node | Named, key: Node | Named) -> str:
+    def text(self, secret: Node | Named, key: Node | Named, *, in_jaas: bool = False) -> str:
         """Return the variable that refers to a file of a secret. Raises ConfigError if the file
-        cannot be read.
+        cannot be read. `in_jaas`: also if a quoted JAAS option cannot contain the value.
         """
         path = self._secret(secret) / _checked_name(key)
-        if self.is_read:
-            self._read(path, key)
-        return self._variable(path)
-
-    def jaas_text(self, secret: Node | Named, key: Node | Named) -> str:
-        """Return the same variable as `text`, for use in a quoted JAAS option. Raises ConfigError
-        if a quoted option cannot contain the value.
-        """
-        path = self._secret(secret) / _checked_name(key)
-        if self.is_read and _NOT_IN_JAAS.search(self._read(path, key)):
+        if not self.is_read:
+            return self._variable(path)
+        try:
+            value = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise _unreadable_error(key, path, error) from error
+        if in_jaas and _NOT_IN_JAAS.search(value):
             raise key.refuse(
                 f"{path} ends with a line break, or contains a quote or a backslash",
                 "write the password without a line break (printf %s), or choose one "
@@ -138,13 +135,6 @@ class Secrets:
     def _variable(self, path: Path) -> str:
         self.is_used = True
         return f"${{{PROVIDER}:{path.parent}:{path.name}}}"
-
-    @staticmethod
-    def _read(path: Path, key: Node | Named) -> str:
-        try:
-            return path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise _unreadable_error(key, path, error) from error
 
 
 def _unreadable_error(
@@ -302,14 +292,13 @@ def _added(settings: Mapping[str, Setting]) -> Iterator[tuple[str, Setting]]:
 
 def _in_the_pod(setting: Setting, secrets: Secrets, pod: Pod) -> Setting:
     """Replace the pod's variables with values or secrets, and mounted paths with secret folders."""
-    reads = _reader(setting, secrets)
 
     def variable(match: re.Match[str]) -> str:
         if match[1] in pod.values:
             return pod.values[match[1]]
         secret, key = pod.variables.get(match[1], ("", ""))
         if secret and secrets.has_key(secret, key):
-            return reads(Named(setting, secret), Named(setting, key))
+            return _variable_in(setting, secrets, secret, key)
         return match[0]
 
     value = re.sub(rf"\$\{{{_ENVIRONMENT}::?([^}}:]*)\}}", variable, setting.value)
@@ -321,18 +310,17 @@ def _in_the_pod(setting: Setting, secrets: Secrets, pod: Pod) -> Setting:
 
 def _resolved(setting: Setting, names: set[str], secrets: Secrets) -> Setting:
     variable = re.compile(rf"\$\{{(?:{'|'.join(map(re.escape, names))}):([^}}:]*):([^}}]*)\}}")
-    reads = _reader(setting, secrets)
 
     def found(match: re.Match[str]) -> str:
         # the namespace is dropped, because it has no meaning outside Kubernetes
-        secret = match[1].rpartition("/")[2]
-        return reads(Named(setting, secret), Named(setting, match[2]))
+        return _variable_in(setting, secrets, match[1].rpartition("/")[2], match[2])
 
     return replace(setting, value=variable.sub(found, setting.value))
 
 
-def _reader(setting: Setting, secrets: Secrets) -> Callable[[Named, Named], str]:
-    return secrets.jaas_text if setting.key.endswith("sasl.jaas.config") else secrets.text
+def _variable_in(setting: Setting, secrets: Secrets, secret: str, key: str) -> str:
+    in_jaas = setting.key.endswith("sasl.jaas.config")
+    return secrets.text(Named(setting, secret), Named(setting, key), in_jaas=in_jaas)
 
 
 _MODULES: Final = "org.apache.kafka.common.security."
@@ -425,8 +413,10 @@ class SecurityReader:
         user = _required(node, fields, "username")
         source = _required(node, fields, "passwordSecret")
         parts = self._reader.section(source, PASSWORD_SECRET)
-        password = self._secrets.jaas_text(
-            _required(source, parts, "secretName"), _required(source, parts, "password")
+        password = self._secrets.text(
+            _required(source, parts, "secretName"),
+            _required(source, parts, "password"),
+            in_jaas=True,
         )
         yield KeyValue("sasl.mechanism", mechanism, kind)
         yield KeyValue(
@@ -445,8 +435,8 @@ class SecurityReader:
         client = _required(node, fields, "clientId")
         source = _required(node, fields, "clientSecret")
         parts = self._reader.section(source, CLIENT_SECRET)
-        secret = self._secrets.jaas_text(
-            _required(source, parts, "secretName"), _required(source, parts, "key")
+        secret = self._secrets.text(
+            _required(source, parts, "secretName"), _required(source, parts, "key"), in_jaas=True
         )
         options = f'clientId="{_escaped(client.text())}" clientSecret="{secret}"'
         if "scope" in fields:

@@ -69,12 +69,11 @@ class Node:
         for key_node, value_node in self._node.value:
             key = Node(self.file, self.path, key_node, key_node).text()
             path = f"{self.path}.{key}" if self.path else key
+            field = Node(self.file, path, value_node, key_node)
             if key in by_name:
-                field = Node(self.file, path, value_node, key_node)
-                raise field.refuse(
-                    f"is already set on line {by_name[key].line}", "remove one of the two"
-                )
-            by_name[key] = Node(self.file, path, value_node, key_node)
+                earlier = by_name[key].line
+                raise field.refuse(f"is already set on line {earlier}", "remove one of the two")
+            by_name[key] = field
         return {key: node for key, node in by_name.items() if not node.is_null}
 
     def items(self) -> list[Node]:
