@@ -115,7 +115,7 @@ def start_jvm(spark: SparkOptions, options: Sequence[str]) -> Gateway:
     ensure_open_files()
     java = java_command()
     home = Path(pyspark.__file__).parent
-    folder = _make_folder()
+    folder = temporary_folder("twinlog-spark-")
     command = [
         str(java),
         "-cp",
@@ -147,7 +147,7 @@ def submit_jvm(
     ensure_open_files()
     java_command()
     home = spark_home()
-    folder = _make_folder()
+    folder = temporary_folder("twinlog-spark-")
     own = spark.user_settings.get(DRIVER_OPTIONS)
     flags = [own] if own else [f for f in JVM_FLAGS if not f.startswith("-Xm")]
     properties = {
@@ -284,10 +284,6 @@ class SubmittedGateway(Gateway):
 
     def stop(self, within_s: float = STOP_WITHIN_S) -> None:
         """Do nothing, because the JVM ends after this process."""
-
-
-def _make_folder() -> Path:
-    return temporary_folder("twinlog-spark-")
 
 
 # The limit of open files is checked before Spark's JVM starts. Spark has 280 jars, and its JVM with

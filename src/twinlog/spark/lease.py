@@ -253,22 +253,13 @@ class SparkLeaseStarter:
     def __init__(
         self, context: SparkContext, entry: str, address: ChannelAddress, secrets: LaneSecrets
     ) -> None:
-        self._context = context
-        self._entry = entry
-        self._address = address
-        self._secrets = secrets
+        self._begin = functools.partial(
+            LeaseJob, context, entry=entry, address=address, secrets=secrets
+        )
         self._jobs: deque[LeaseJob] = deque(maxlen=LAST_JOBS)
 
     def start(self, lease: int, lanes: int, description: str = "") -> LeaseJob:
-        job = LeaseJob(
-            self._context,
-            entry=self._entry,
-            address=self._address,
-            secrets=self._secrets,
-            lease=lease,
-            lanes=lanes,
-            description=description,
-        )
+        job = self._begin(lease=lease, lanes=lanes, description=description)
         self._jobs.append(job)
         return job
 

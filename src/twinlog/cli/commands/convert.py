@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from twinlog.cli.options.command import Command
-from twinlog.cli.options.mirror_maker_1_options import pair, pair_options, refuse_pair, require_pair
+from twinlog.cli.options.mirror_maker_1_options import check_pair, pair, pair_options
 from twinlog.cli.options.option import file_argument, option
 from twinlog.cli.options.run_options import leave_secrets_unread, secrets_folder, secrets_option
 from twinlog.cli.terminal.output import write_line
@@ -45,8 +45,8 @@ def convert(files: tuple[Path, ...], output: Path | None, **arguments: Any) -> i
     from twinlog.config.files.mirror_maker_1 import read_pair
     from twinlog.config.load import load_raw
 
+    check_pair(files, arguments)
     if files:
-        refuse_pair(arguments)
         leave_secrets_unread()
         raw, *others = read_files(files, secrets_folder())
         if others:
@@ -56,7 +56,6 @@ def convert(files: tuple[Path, ...], output: Path | None, **arguments: Any) -> i
                 param_hint="FILE",
             )
     else:
-        require_pair(arguments)
         raw = read_pair(*pair(arguments))
     config = load_raw(raw)
     for warning in config.warnings:

@@ -20,10 +20,10 @@ from twinlog.cli.options.command import Command
 from twinlog.cli.options.flow_option import load_file, only_flow_option, with_flow
 from twinlog.cli.options.format_option import format_option
 from twinlog.cli.options.mirror_maker_1_options import (
+    check_pair,
     configuration_of_pair,
     is_pair,
     pair_options,
-    refuse_pair,
 )
 from twinlog.cli.options.option import file_argument, option
 from twinlog.cli.options.run_options import secrets_option, timeout_option
@@ -109,7 +109,7 @@ def status(
         raise click.UsageError(f"--watch or --format {ANSWER.get().output}: give one of them")
     read: Callable[[], MirrorConfig] | None = None
     if file is not None:
-        refuse_pair(arguments)
+        check_pair(file, arguments)
         read = partial(load_file, file)
     elif is_pair(arguments):
         file, read = configuration_of_pair(arguments)

@@ -14,10 +14,9 @@ from twinlog.cli.options.command import Command
 from twinlog.cli.options.flow_option import load_file
 from twinlog.cli.options.format_option import format_option
 from twinlog.cli.options.mirror_maker_1_options import (
+    check_pair,
     configuration_of_pair,
     pair_options,
-    refuse_pair,
-    require_pair,
 )
 from twinlog.cli.options.option import file_argument, option
 from twinlog.cli.options.run_options import secrets_option
@@ -83,11 +82,10 @@ def _configurations(
     separately, because a file with errors may be the reason for the bundle.
     """
     readers: list[tuple[Path, Callable[[], MirrorConfig]]]
+    check_pair(files, arguments)
     if files:
-        refuse_pair(arguments)
         readers = [(file, partial(load_file, file)) for file in files]
     else:
-        require_pair(arguments)
         readers = [configuration_of_pair(arguments)]
     for file, read in readers:
         try:

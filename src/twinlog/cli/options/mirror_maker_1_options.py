@@ -102,10 +102,12 @@ def pair(arguments: dict[str, Any]) -> tuple[Path, Path, PairOptions]:
     return flags["consumer"], flags["producer"], options
 
 
-def refuse_pair(arguments: dict[str, Any]) -> None:
-    """Raise UsageError if MirrorMaker 1's files are given, because FILE is given, too."""
-    if is_pair(arguments):
+def check_pair(files: object, flags: dict[str, Any]) -> None:
+    """Raise UsageError unless either FILE (`files`) or MirrorMaker 1's files are given."""
+    if files and is_pair(flags):
         raise click.UsageError("Give FILE, or the flags of MirrorMaker 1: not both.")
+    if not files and not is_pair(flags):
+        raise click.UsageError("Missing argument 'FILE', or the flags of MirrorMaker 1.")
 
 
 def _one_spelling(flags: dict[str, Any], new: str, old: str) -> tuple[str | None, str]:
@@ -140,17 +142,8 @@ def files_or_pair(
     files: Sequence[Path], clusters: str | None, flags: dict[str, Any]
 ) -> Callable[[], MirrorConfig]:
     """Return a function that loads `files`, or MirrorMaker 1's two files if `files` is empty."""
-    if files:
-        refuse_pair(flags)
-        return configuration(files, clusters)
-    require_pair(flags)
-    return configuration_of_pair(flags, clusters)[1]
-
-
-def require_pair(flags: dict[str, Any]) -> None:
-    """Raise UsageError if neither FILE nor MirrorMaker 1's files are given."""
-    if not is_pair(flags):
-        raise click.UsageError("Missing argument 'FILE', or the flags of MirrorMaker 1.")
+    check_pair(files, flags)
+    return configuration(files, clusters) if files else configuration_of_pair(flags, clusters)[1]
 
 
 def is_pair(flags: dict[str, Any]) -> bool:
