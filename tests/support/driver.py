@@ -15,7 +15,7 @@ from twinlog.channel.frames import ChannelAddress, LaneIdentity
 from twinlog.channel.server import Peer
 from twinlog.clock import Clock
 from twinlog.cluster.net.settings import ClusterSettings
-from twinlog.config.flow.start import Starts
+from twinlog.config.flow.start import Starts, TopicStart
 from twinlog.config.flow.tuning import Tuning
 from twinlog.control.lanes.lanes import Lane
 from twinlog.control.lanes.partitions import LaneKey, Partition, Placement
@@ -37,7 +37,7 @@ from twinlog.lane.messages import (
 from twinlog.mirror.map.offset_map import ChunkRow, Run, Term
 from twinlog.mirror.plan import PartitionPlan
 from twinlog.mirror.start_point import StartPoint
-from twinlog.model import Isolation, LeaseCopy, StartKind, TopicId, TopicPartition
+from twinlog.model import EARLIEST, Isolation, LeaseCopy, TopicId, TopicPartition
 from twinlog.survey.replica import Maps
 
 __all__ = ["Driver", "HandClock", "LaneStub", "plan_of", "work_of"]
@@ -303,7 +303,7 @@ class Driver:
             ),
             lease_s=lease_s,
             first_change_s=lease_s,
-            start=Starts.everywhere(StartKind.EARLIEST),
+            start=Starts(otherwise=TopicStart(text="earliest", rest=EARLIEST)),
             once=once,
             clean=clean,
             clock=self.clock,

@@ -591,7 +591,7 @@ def test_a_copied_partition_is_at_the_position_of_the_map(targets: int) -> None:
     known = PartitionMap(key, "orders")
     known._runs = cast("Any", [Run(0, 5, 0)])
     maps = Maps({key: known}, {}, 1)
-    starts = Starts.everywhere(StartKind.EARLIEST)
+    starts = Starts(otherwise=TopicStart(text="earliest", rest=EARLIEST))
     assert begins(plan, maps, starts) == (None if targets else 5)
     unread: dict[int, TwinlogError] = {0: Unreachable("no leader")}
     assert begins(plan, Maps({}, unread, 1), starts) is None

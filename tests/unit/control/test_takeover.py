@@ -10,7 +10,7 @@ import pytest
 from tests.support.driver import work_of
 from twinlog.channel.server import Peer
 from twinlog.codes import Trait, with_trait
-from twinlog.config.flow.start import Starts
+from twinlog.config.flow.start import Starts, TopicStart
 from twinlog.control.lanes.lanes import Lane
 from twinlog.control.lanes.partitions import LaneKey, Partition, Placement
 from twinlog.control.running.flow_run import FlowRun
@@ -18,7 +18,7 @@ from twinlog.control.running.giving import ReadMap
 from twinlog.control.running.run_leases import StartLease
 from twinlog.lane.messages import Troubled
 from twinlog.mirror.plan import PartitionPlan
-from twinlog.model import StartKind, TopicId, TopicPartition
+from twinlog.model import EARLIEST, TopicId, TopicPartition
 
 HERE = TopicPartition("orders", 0)
 PLAN = PartitionPlan(
@@ -47,7 +47,7 @@ def after(code: str, *, clean: bool) -> Partition:
         lane_count=lambda _partitions, _is_light: 1,
         lease_s=300.0,
         first_change_s=300.0,
-        start=Starts.everywhere(StartKind.EARLIEST),
+        start=Starts(otherwise=TopicStart(text="earliest", rest=EARLIEST)),
         once=False,
         clean=clean,
     )

@@ -28,6 +28,7 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Final
 
+from twinlog.config.flow.precedence import setting_of
 from twinlog.config.keys.client_keys import class_name
 from twinlog.config.regex.patterns import EVERYTHING, NamePattern, compile_names
 from twinlog.config.values.nearest import suggestion
@@ -178,17 +179,15 @@ def read_chain(settings: Settings, flow: Flow, prefix: str | None) -> ConnectCha
     the policy names topics in another way.
     """
     reader = _ChainReader(settings, flow, prefix)
-    listed = reader.option(CHAIN)
-    names = () if listed is None else to_list(listed)
+    listed = reader.option(CHAIN) or setting_of(settings, CHAIN)
+    names = to_list(listed)
     for name in names:
-        if listed is not None and (not name or names.count(name) > 1):
+        if not name or names.count(name) > 1:
             what = f"{name!r} is listed twice" if name else "an entry is empty"
             todo = "list each name once" if name else "remove the needless comma"
             raise refuse(listed, what, todo)
-    steps = tuple(reader.step(name, listed) for name in names if listed is not None)
-    return ConnectChain(
-        steps=tuple(filter(None, steps)), routers=reader.routers, unread=reader.unread
-    )
+    steps = tuple(filter(None, [reader.step(name, listed) for name in names]))
+    return ConnectChain(steps=steps, routers=reader.routers, unread=reader.unread)
 
 
 class _ChainReader:
@@ -266,8 +265,8 @@ class _ChainReader:
             return every, RecordCondition()
         # Connect checks this value trimmed, but then reads it untrimmed, so `true ` does not negate
         is_negated = negate is not None and to_boolean(negate) and parse_boolean(negate.value)
-        name, listed = trimmed(named.value), self.option(PREDICATES)
-        names = () if listed is None else to_list(listed)
+        self._read.add(PREDICATES)
+        name, names = trimmed(named.value), to_list(setting_of(self._settings, PREDICATES))
         if name not in names:
             todo = suggestion(name, names) or f"add {name} to {self._flow}.{PREDICATES}"
             raise refuse(named, f"{PREDICATES} does not list {name}", todo, missing_key=PREDICATES)

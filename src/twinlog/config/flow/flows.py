@@ -14,6 +14,7 @@ from twinlog.config.flow.precedence import (
     connector_client,
     data_producer,
     flow_settings,
+    setting_of,
 )
 from twinlog.config.flow.schema import (
     AclSyncConfig,
@@ -31,7 +32,7 @@ from twinlog.config.flow.schema import (
     TargetPartitions,
     VerifyMode,
 )
-from twinlog.config.flow.start import Starts, to_priorities, to_starts
+from twinlog.config.flow.start import to_priorities, to_starts
 from twinlog.config.flow.transforms import read_transforms
 from twinlog.config.flow.tuning import lane_memory, read_tuning
 from twinlog.config.keys.client_keys import AUTO_OFFSET_RESET, ISOLATION_LEVEL, Role
@@ -94,10 +95,6 @@ class FlowValues:
         # MirrorMaker 2 treats a negative interval as "never"
         return self.boolean(f"{stem}.enabled") and interval > 0, interval
 
-    def starts(self, name: str, reset: StartKind) -> Starts:
-        setting = self._settings.get(name)
-        return Starts.everywhere(reset) if setting is None else to_starts(setting, reset)
-
     def number(self, name: str) -> int:
         definition = DEFINITIONS[name]
         return to_number(self.setting(name), width=definition.kind.value, low=definition.low)
@@ -134,9 +131,7 @@ class FlowValues:
         return to_choice(self.setting(name), DEFINITIONS[name].choices)
 
     def setting(self, name: str) -> Setting:
-        """Return a setting with its line, or the key's default if no line sets it."""
-        default = DEFINITIONS[name].default or ""
-        return self._settings.get(name) or Setting(key=name, value=default, file="<default>")
+        return setting_of(self._settings, name)
 
 
 def read_flow(raw: Settings, flow: Flow) -> FlowConfig:
@@ -195,7 +190,7 @@ def read_flow(raw: Settings, flow: Flow) -> FlowConfig:
         offset_syncs=read_offset_syncs(values),
         isolation_level=_isolation(consumer),
         start=replace(
-            values.starts("twinlog.start", _reset(consumer)),
+            to_starts(values.setting("twinlog.start"), _reset(consumer)),
             new_from_earliest=values.choice("twinlog.start.new") == "earliest",
         ),
         source_group=SourceGroupConfig(
@@ -275,8 +270,8 @@ def refuse_acls_by_name(settings: Settings, policy: PolicyConfig) -> None:
     """Raise ConfigError if topics are renamed and ACLs are selected by the prefix of a name."""
     renames = settings.get(RENAME if policy.renames.rules else CHAIN)
     for name in _ACLS_BY_NAME:
-        acls = settings.get(name)
-        if policy.renames and renames is not None and acls and to_boolean(acls):
+        acls = setting_of(settings, name)
+        if policy.renames and renames is not None and to_boolean(acls):
             raise refuse(
                 acls,
                 f"with {renames.key} ({renames.location}) the prefix of a name does not "
@@ -287,8 +282,8 @@ def refuse_acls_by_name(settings: Settings, policy: PolicyConfig) -> None:
 
 def refuse_contradictions(settings: Settings, consumer: ClientProperties) -> None:
     """Raise ConfigError for a line that needs a setting which is missing or disabled."""
-    emits = settings.get(_EMITS_SYNCS)
-    if emits is not None and not to_boolean(emits):
+    emits = setting_of(settings, _EMITS_SYNCS)
+    if not to_boolean(emits):
         for name, setting in settings.items():
             if name.startswith(_SYNCS_PREFIXES):
                 raise refuse(
@@ -296,10 +291,9 @@ def refuse_contradictions(settings: Settings, consumer: ClientProperties) -> Non
                     f"there is no offset-syncs topic: {emits.key} is false ({emits.location})",
                     "remove one of the two lines",
                 )
-    fewer = settings.get(_NEW_PARTITIONS)
-    kept = settings.get(TARGET_PARTITIONS)
-    is_keyed = kept is not None and trimmed(kept.value) in _KEYED
-    if fewer is not None and trimmed(fewer.value) == "default" and not is_keyed:
+    fewer = setting_of(settings, _NEW_PARTITIONS)
+    is_keyed = trimmed(setting_of(settings, TARGET_PARTITIONS).value) in _KEYED
+    if trimmed(fewer.value) == "default" and not is_keyed:
         raise refuse(
             fewer,
             "if the target's partition count differs from the source's, records can only "
@@ -307,17 +301,17 @@ def refuse_contradictions(settings: Settings, consumer: ClientProperties) -> Non
             f"add {TARGET_PARTITIONS} = keyed, or remove this line",
             missing_key=TARGET_PARTITIONS,
         )
-    enforced = settings.get(_ENFORCES)
-    if enforced is not None and trimmed(enforced.value) == "quota" and _RPO not in settings:
+    enforced = setting_of(settings, _ENFORCES)
+    if trimmed(enforced.value) == "quota" and _RPO not in settings:
         raise refuse(
             enforced,
             f"{_RPO} is not set, so there is nothing to enforce",
             f"add {_RPO} = NUMBER",
             missing_key=_RPO,
         )
-    wanted = settings.get(_EXACTLY_ONCE)
+    wanted = setting_of(settings, _EXACTLY_ONCE)
     reads_all = trimmed(consumer.get(ISOLATION_LEVEL, "")) == Isolation.READ_UNCOMMITTED
-    if wanted is not None and trimmed(wanted.value).lower() == "required" and reads_all:
+    if trimmed(wanted.value).lower() == "required" and reads_all:
         isolation = consumer.origin(ISOLATION_LEVEL)
         raise refuse(
             wanted,

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from twinlog.config.flow.connect import IN_PYTHON
 from twinlog.config.flow.custom_classes import METHODS, SEPARATES, keeps_names
+from twinlog.config.flow.precedence import setting_of
 from twinlog.config.flow.schema import FlowProperties, PolicyConfig, PolicyKind
 from twinlog.config.keys.client_keys import CLIENT_KEYS, Role, class_name
 from twinlog.config.keys.key_table import DEFINITIONS, MIRROR_PACKAGE
@@ -137,18 +138,16 @@ def refuse_java_classes(settings: Settings, clients: FlowProperties) -> None:
     """
     _refuse_other_classes(settings, clients)
     for name, method in METHODS.items():
-        setting = settings.get(name)
-        if setting is None or SEPARATES in setting.value:
-            continue
-        if trimmed(setting.value) != DEFINITIONS[name].default:
+        setting = setting_of(settings, name)
+        if SEPARATES not in setting.value and trimmed(setting.value) != DEFINITIONS[name].default:
             raise refuse(
                 setting,
                 f"{_CANNOT_RUN} {setting.shown}, so {_COPY_DIFFERS}",
                 f"write package.module:Class of a Python class with {method}(name), or remove the "
                 "line and use the *.exclude keys",
             )
-    admin = settings.get(_ADMIN)
-    if admin is not None and trimmed(admin.value) != DEFINITIONS[_ADMIN].default:
+    admin = setting_of(settings, _ADMIN)
+    if trimmed(admin.value) != DEFINITIONS[_ADMIN].default:
         raise refuse(
             admin,
             f"{_CANNOT_RUN} {admin.shown}, so remote topics would not be created where that class "

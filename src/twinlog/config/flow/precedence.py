@@ -17,6 +17,7 @@ from collections.abc import Collection, Iterable, Mapping
 from twinlog.config.keys.client_keys import Role, is_connection_key
 from twinlog.config.keys.key_table import (
     CONNECTOR_NAMES,
+    DEFINITIONS,
     OWN_FLOW_NAMES,
     OWN_TARGET_NAMES,
     RENAMED,
@@ -106,6 +107,12 @@ def data_producer(target: Settings, flow: Settings) -> ClientProperties:
 
 def _connection_settings(settings: Mapping[str, Setting]) -> dict[str, Setting]:
     return {name: setting for name, setting in settings.items() if is_connection_key(name)}
+
+
+def setting_of(settings: Mapping[str, Setting], name: str) -> Setting:
+    """Return a setting with its line, or the key's default if no line sets it."""
+    default = DEFINITIONS[name].default or ""
+    return settings.get(name) or Setting(key=name, value=default, file="<default>")
 
 
 def prefixes(key: str, aliases: Collection[str]) -> list[str]:

@@ -49,11 +49,6 @@ class Starts:
     new_from_earliest: bool = False
     """True to copy all records of partitions created after the first run (twinlog.start.new)."""
 
-    @classmethod
-    def everywhere(cls, reset: StartKind) -> Starts:
-        """Return the same start for all topics."""
-        return cls(otherwise=_reset_start(reset))
-
     def topic(self, topic: str) -> TopicStart:
         matching = (start for pattern, start in self.entries if pattern.matches(topic))
         return next(matching, self.otherwise)

@@ -23,6 +23,7 @@ from enum import StrEnum
 from typing import Final
 
 from twinlog.config.flow.connect import CHAIN, ConnectChain, ConnectStep
+from twinlog.config.flow.precedence import setting_of
 from twinlog.config.keys.key_table import (
     DEFINITIONS,
     OWN_KEYS,
@@ -158,29 +159,25 @@ def read_transforms(
     settings: Settings, chain: ConnectChain, *, memory_bytes: int
 ) -> TransformsConfig:
     """Return the transforms of a flow. Raises ConfigError for the first invalid line."""
-    listed = settings.get(TRANSFORMS)
-    names = () if listed is None else to_list(listed)
+    listed = setting_of(settings, TRANSFORMS)
+    names = to_list(listed)
     for name in names:
-        if listed is not None and (not _NAME.fullmatch(name) or names.count(name) > 1):
+        if not _NAME.fullmatch(name) or names.count(name) > 1:
             why = "is listed twice" if names.count(name) > 1 else "is not a name"
             raise refuse(listed, f"{name!r} {why}", "write names of letters, digits, - and _")
     _refuse_unused(settings, names)
-    on_error = settings.get(TRANSFORMS_ON_ERROR)
-    removed = settings.get(TRANSFORMS_REMOVED)
-    environment = settings.get(TRANSFORMS_ENVIRONMENT)
-    choices = DEFINITIONS[TRANSFORMS_ON_ERROR].choices
-    own = (_transform(settings, name, listed) for name in names if listed is not None)
+    own = (_transform(settings, name, listed) for name in names)
     return TransformsConfig(
         entries=(*map(_of_connect, chain.steps), *own),
-        on_error=OnError.STOP if on_error is None else OnError(to_choice(on_error, choices)),
+        on_error=OnError(to_choice(setting_of(settings, TRANSFORMS_ON_ERROR), [*OnError])),
         quarantine_topic=_checked(
             settings.get(TRANSFORMS_QUARANTINE),
             _NOT_MIRRORED,
             "may be mirrored by another flow, or is not the name of a topic",
             "write a name that begins with __, such as __orders-dead-letters",
         ),
-        environment=() if environment is None else tuple(to_list(environment)),
-        removed=NO_NAMES if removed is None else to_names(removed),
+        environment=to_list(setting_of(settings, TRANSFORMS_ENVIRONMENT)),
+        removed=to_names(setting_of(settings, TRANSFORMS_REMOVED)),
         memory_bytes=memory_bytes,
         unread=chain.unread,
     )
