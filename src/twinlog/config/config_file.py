@@ -19,7 +19,7 @@ from twinlog.config.files.connector import (
 )
 from twinlog.config.files.properties import decode, parse_properties
 from twinlog.config.files.raw import RawConfig, read_bytes
-from twinlog.config.flow.precedence import candidate_flows
+from twinlog.config.flow.precedence import candidate_flows, prefix_of
 from twinlog.config.keys.key_table import DEFINITIONS, RENAMED, KeyKind
 from twinlog.config.strimzi.resource import find_connector, is_resource, read_resource
 from twinlog.config.strimzi.yaml_nodes import parse_yaml
@@ -55,17 +55,11 @@ def _sections(values: Mapping[str, str], aliases: list[str]) -> Iterator[list[tu
     left = dict(values)
     clusters = left.pop(_CLUSTERS, None)
     yield [] if clusters is None else [(_CLUSTERS, clusters)]
-    flows = [f"{flow}." for flow in candidate_flows(aliases)]
-    # `A.` may be a prefix of `A.B.`, which is another cluster, so the longest prefix applies
-    prefixes = sorted([*(f"{alias}." for alias in aliases), *flows], key=len, reverse=True)
-    of_prefix: dict[str, list[tuple[str, str]]] = {prefix: [] for prefix in prefixes}
-    general: list[tuple[str, str]] = []
+    scopes = [*aliases, *map(str, candidate_flows(aliases))]
+    by_prefix: dict[str, list[tuple[str, str]]] = {"": [], **{f"{scope}.": [] for scope in scopes}}
     for key, value in left.items():
-        prefix = next((prefix for prefix in prefixes if key.startswith(prefix)), None)
-        (general if prefix is None else of_prefix[prefix]).append((key, value))
-    yield general
-    for prefix in [*(f"{alias}." for alias in aliases), *flows]:
-        yield of_prefix[prefix]
+        by_prefix[prefix_of(key, aliases)].append((key, value))
+    yield from by_prefix.values()
 
 
 def _with_valid_star(key: str, value: str) -> str:

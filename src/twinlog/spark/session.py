@@ -215,12 +215,9 @@ def remove_sql_converters() -> None:
     To check if a value is an array, the NumPy converter imports PySpark's test tools, which import
     Pandas and PyArrow if installed. This would cost 85 MB and 1 s at the start of a mirror.
     """
-    kept = [
-        converter
-        for converter in INPUT_CONVERTER
-        if type(converter).__module__ != "pyspark.sql.types"
+    INPUT_CONVERTER[:] = [
+        kept for kept in INPUT_CONVERTER if type(kept).__module__ != "pyspark.sql.types"
     ]
-    INPUT_CONVERTER[:] = kept
 
 
 class _Unread:

@@ -20,7 +20,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import BinaryIO, Final
 
 from twinlog.channel.codec import Message, MessageCodec
@@ -359,7 +359,7 @@ def _entry(flow: str, step: TransformStep) -> TransformConfig:
     key = f"{flow}.{TRANSFORMS_PREFIX}{step.name}.{'function' if step.function else 'sql'}"
     return TransformConfig(
         name=step.name,
-        topics=replace(compile_names(step.topics), is_negated=step.is_negated),
+        topics=compile_names(step.topics, is_negated=step.is_negated),
         compares=step.compares,
         function=step.function,
         sql=step.sql,

@@ -64,9 +64,7 @@ def local_session(
     gateway = start_jvm(SparkOptions(), [log_config, *flags])
     try:
         builder = SparkSession.builder.master(f"local[{cores}]").appName(name)
-        for key, value in (SETTINGS | {**settings}).items():
-            builder = builder.config(key, value)
-        session = builder.getOrCreate()
+        session = builder.config(map={**SETTINGS, **settings}).getOrCreate()
         gateway.restore_environment()
         try:
             yield session

@@ -24,7 +24,6 @@ from twinlog.config.advice.effects import (
     judge_cluster,
     judge_flow,
     judge_general,
-    why_no_plugin,
     why_without_effect,
 )
 from twinlog.config.files.providers import has_variable, provider_key, without_variables
@@ -246,7 +245,7 @@ def audit_keys(raw: Settings, aliases: Collection[str]) -> Iterator[ConfigWarnin
             continue
         prefix, judgement = next(iter(readings.items()))
         name = setting.key.removeprefix(prefix)
-        reason = why_without_effect(name) or why_no_plugin(name, setting.value)
+        reason = why_without_effect(name, setting.value)
         if reason:
             judgement = KeyEffect(dead=True, reason=reason)
         code = WarningCode.DEAD_KEY if judgement.dead else WarningCode.UNKNOWN_KEY
@@ -263,7 +262,7 @@ def _audit_known(
         if judgement.known and name in RENAMED:
             message = f"deprecated name; write {prefix}{RENAMED[name]}"
             yield warning(WarningCode.DEPRECATED_KEY, setting, message)
-        why = why_without_effect(name) or why_no_plugin(name, setting.value)
+        why = why_without_effect(name, setting.value)
         if judgement.known and why and setting.value.strip():
             yield warning(WarningCode.DEAD_KEY, setting, why)
         source, arrow, _ = prefix.partition(_ARROW)

@@ -64,8 +64,7 @@ _WITHOUT_EFFECT = {
 """Why a key, or each key with this prefix, has no effect; empty if such keys have an effect."""
 
 
-def why_without_effect(name: str) -> str:
-    """Return why a key of MirrorMaker 2 has no effect, or an empty text if it has one."""
+def _why_without_effect(name: str) -> str:
     return next((why for start, why in _WITHOUT_EFFECT.items() if name.startswith(start)), "")
 
 
@@ -80,10 +79,12 @@ _OF_ADOPTION = ("group.id", "offset.storage.topic")
 _KAFKAS = ("org.apache.kafka.", "All", "None", "Principal")
 
 
-def why_no_plugin(name: str, value: str) -> str:
-    """Return why a key of MirrorMaker 2 that names Java classes has no effect here. Return an empty
-    text for other keys, for Kafka's own classes, and for classes in Python.
+def why_without_effect(name: str, value: str) -> str:
+    """Return why a key of MirrorMaker 2 has no effect, or an empty text if it has one. A key that
+    names Java classes has none, except Kafka's own classes.
     """
+    if why := _why_without_effect(name):
+        return why
     classes = [class_name for class_name in map(str.strip, value.split(",")) if class_name]
     is_java = not all(
         class_name.startswith(_KAFKAS) or SEPARATES in class_name for class_name in classes
@@ -96,7 +97,7 @@ def why_no_plugin(name: str, value: str) -> str:
 _OF_FLOWS = {
     name
     for name in (CONNECTOR_NAMES | OWN_FLOW_NAMES) - SECURITY_KEYS
-    if not why_without_effect(name)
+    if not _why_without_effect(name)
 }
 """Keys to suggest for a misspelt key of a flow."""
 

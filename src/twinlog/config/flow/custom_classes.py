@@ -66,12 +66,8 @@ def keeps_names(setting: Setting, entry: str) -> bool:
         )
         missing = [name for name in _METHODS if not callable(getattr(policy, name, None))]
         remote = None if missing else policy.format_remote_topic("source", "topic")
-        is_named = isinstance(remote, str)
-        back = (
-            (policy.topic_source(remote), policy.upstream_topic(remote))
-            if is_named
-            else (None, None)
-        )
+        if is_named := isinstance(remote, str):
+            back = policy.topic_source(remote), policy.upstream_topic(remote)
     # the module may raise any exception, or end the process as a script does
     except (Exception, SystemExit) as error:
         what = f"{setting.shown} cannot be used: {type(error).__name__}: {error}"

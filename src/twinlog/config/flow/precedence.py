@@ -121,6 +121,13 @@ def prefixes(key: str, aliases: Collection[str]) -> list[str]:
     return [*(f"{scope}." for scope in scopes if key.startswith(f"{scope}.")), ""]
 
 
+def prefix_of(key: str, aliases: Collection[str]) -> str:
+    """Return a key's prefix: `A.`, `A->B.`, or an empty string if it has none. The longest match is
+    returned, because `A.B` may also be the alias of a cluster.
+    """
+    return max(prefixes(key, aliases), key=len)
+
+
 def candidate_flows(aliases: Iterable[str]) -> tuple[Flow, ...]:
     """Return every ordered pair of two different clusters."""
     names = tuple(dict.fromkeys(aliases))

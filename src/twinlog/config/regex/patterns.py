@@ -564,15 +564,14 @@ class NamePattern:
         return f"{'all but ' if self.is_negated else ''}{', '.join(self.entries)}"
 
 
-def compile_names(entries: Sequence[str]) -> NamePattern:
+def compile_names(entries: Sequence[str], *, is_negated: bool = False) -> NamePattern:
     """Compile a list. Raises RegexProblem, whose column refers to `joined(entries)`.
 
     An entry `*` is invalid in Java and always meant as `.*`, so it is read as `.*`. `has_lone_star`
     detects such an entry, so that callers can warn.
     """
-    if not entries:
-        return NamePattern((), None)
-    return NamePattern(tuple(entries), compile_java(joined(entries)))
+    regex = compile_java(joined(entries)) if entries else None
+    return NamePattern(tuple(entries), regex, is_negated=is_negated)
 
 
 def joined(entries: Sequence[str]) -> str:

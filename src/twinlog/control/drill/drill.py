@@ -31,7 +31,7 @@ from twinlog.cluster.topics.topic_admin import create_topic
 from twinlog.config.config_file import canonical
 from twinlog.config.files.raw import RawConfig
 from twinlog.config.flow.connect import CHAIN, CONNECT_PREFIXES, PREDICATES
-from twinlog.config.flow.precedence import prefixes
+from twinlog.config.flow.precedence import prefix_of
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.config.load import load, load_raw
 from twinlog.config.regex.patterns import NamePattern
@@ -319,7 +319,7 @@ def drill_text(raw: RawConfig, flow: Flow, names: DrillNames, topics: Mapping[Pa
     settings = {
         key: setting
         for key, setting in raw.settings.items()
-        if not _prefix(key, aliases) and not _is_left_out(key)
+        if not prefix_of(key, aliases) and not _is_left_out(key)
     }
     clusters: list[str] = []
     for part, size in topics.items():
@@ -343,7 +343,7 @@ def _renamed(
     raw: RawConfig, aliases: Sequence[str], prefixes: Mapping[str, str]
 ) -> Iterator[tuple[str, Setting]]:
     for key, setting in raw.settings.items():
-        prefix = _prefix(key, aliases)
+        prefix = prefix_of(key, aliases)
         bare = key.removeprefix(prefix)
         if prefix in prefixes and not _is_left_out(bare):
             yield prefixes[prefix] + bare, replace(setting, key=prefixes[prefix] + bare)
@@ -351,13 +351,6 @@ def _renamed(
 
 def _is_left_out(key: str) -> bool:
     return key in LEFT_OUT or key.startswith(CONNECT_PREFIXES)
-
-
-def _prefix(key: str, aliases: Sequence[str]) -> str:
-    """Return a key's prefix: `A.`, `A->B.`, or an empty string if it has none. The longest match is
-    returned, because `A.B` may also be the alias of a cluster.
-    """
-    return max(prefixes(key, aliases), key=len)
 
 
 def _set(values: Mapping[str, str]) -> dict[str, Setting]:

@@ -18,7 +18,6 @@ written, it has copied nothing.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Final, Self
 
 from twinlog.config.regex.patterns import NamePattern, compile_names
@@ -49,7 +48,7 @@ class TransformedTopics(StateRow, frozen=True, kw_only=True):
     @property
     def topics(self) -> NamePattern:
         """The topics as a pattern, compiled at each access. Raises RegexProblem."""
-        return replace(compile_names(self.entries), is_negated=self.is_negated)
+        return compile_names(self.entries, is_negated=self.is_negated)
 
 
 def transformed_topics(
