@@ -13,19 +13,17 @@ positions leaves the diagonal, or if a cycle contains a step that exists twice.
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
-from functools import lru_cache, reduce
+from collections.abc import Callable
+from dataclasses import replace
+from functools import lru_cache
 from importlib import import_module
-from operator import or_
 from typing import Any, Final
 
-from twinlog.config.regex.linear import char_test
+from twinlog.config.regex.linear import EMPTY, Automaton, Part, bits
+from twinlog.config.regex.reader import RegexProblem
 
 _ALPHABET: Final = [*map(chr, range(128)), "\x85", "\xe9", "\u2028"]
 """One character of each kind that the translated expressions distinguish."""
-_EVERY: Final = (1 << len(_ALPHABET)) - 1
 _UNROLLED: Final = 16
 """Counted repetitions are expanded up to this count. Higher counts are treated as unbounded."""
 MOST_POSITIONS: Final = 80
@@ -45,145 +43,84 @@ def has_exponential_ways(expression: str) -> bool:
         tree = parser.parse(expression, re.ASCII)
     except re.error:
         return False  # the repetition refers to a group outside, so parsing it alone fails
-    automaton = _Automaton()
+    automaton = _Ways()
     try:
-        automaton.read(tree)
-    except _TooLargeError:
-        return False
+        automaton.sequence(tree)
+    except RegexProblem:
+        return False  # it has too many positions
     return automaton.is_ambiguous()
 
 
-class _TooLargeError(Exception):
-    """Raised if an expression has more than MOST_POSITIONS positions."""
+class _Ways(Automaton):
+    most_positions = MOST_POSITIONS
+    refuses_flags = False
 
-
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """Where matches of a part of the expression can begin and end."""
-
-    empty: int
-    """Number of ways to match the empty text, at most 2."""
-    first: tuple[int, ...] = ()
-    """Positions at which a match can begin, each as often as there are ways to reach it."""
-    last: tuple[int, ...] = ()
-
-
-_EMPTY: Final = _Part(1)
-
-
-@dataclass(slots=True)
-class _Automaton:
-    masks: list[int] = field(default_factory=list)
-    """The characters of `_ALPHABET` that each position matches, as bits."""
-    follow: Counter[tuple[int, int]] = field(default_factory=Counter)
-
-    def read(self, items: Iterable[Any]) -> _Part:
-        """Add the positions of a parsed sequence, from left to right."""
-        done = _EMPTY
-        for code, argument in items:
-            done = self._then(done, self._item(str(code), argument))
+    def repeat(self, low: int, high: Any, body: Any) -> Part:
+        if high > _UNROLLED:
+            part = self.sequence(body)
+            self.link(part.last, part.first)
+            return part if low else replace(part, empty=1)
+        done = EMPTY
+        for count in range(high):
+            part = self.sequence(body)
+            done = self.then(done, part | EMPTY if count >= low else part)
         return done
 
-    def _then(self, left: _Part, right: _Part) -> _Part:
-        self._link(left.last, right.first)
-        return _Part(
-            min(left.empty * right.empty, 2),
-            left.first + right.first * left.empty,
-            left.last * right.empty + right.last,
-        )
-
-    def _link(self, ends: Sequence[int], begins: Sequence[int]) -> None:
-        for end in ends:
-            for begin in begins:
-                self.follow[end, begin] += 1
-
-    def _item(self, code: str, argument: Any) -> _Part:  # noqa: PLR0911 (a table)
+    def other(self, code: str, argument: Any) -> Part:
         match code:
-            case "SUBPATTERN":
-                return self.read(argument[3])
-            case "BRANCH":
-                parts = [self.read(choice) for choice in argument[1]]
-                return _Part(
-                    min(sum(part.empty for part in parts), 2),
-                    tuple(position for part in parts for position in part.first),
-                    tuple(position for part in parts for position in part.last),
-                )
-            case "MAX_REPEAT" | "MIN_REPEAT":
-                low, high, body = argument
-                return self._repeat(int(low), int(high), lambda: self.read(body))
             case "POSSESSIVE_REPEAT" | "ATOMIC_GROUP":
                 # these do not backtrack, so they are treated as one of their characters
-                inner = _Automaton()
-                body = argument[2] if code == "POSSESSIVE_REPEAT" else argument
-                empty = inner.read(body).empty or (code == "POSSESSIVE_REPEAT" and not argument[0])
-                character = self._character(reduce(or_, inner.masks, 0))
-                return _Part(int(bool(empty)), character.first, character.last)
+                inner = _Ways()
+                is_repeat = code == "POSSESSIVE_REPEAT"
+                empty = inner.sequence(argument[2] if is_repeat else argument).empty
+                is_empty = bool(empty or (is_repeat and not argument[0]))
+                one = self.character(lambda char: any(takes(char) for takes in inner.takes))
+                return replace(one, empty=int(is_empty))
             case "GROUPREF":
-                return self._repeat(0, 1, lambda: self._character(_EVERY))
-            case "LITERAL" | "NOT_LITERAL" | "IN" | "ANY":
-                return self._character(_mask(code, argument))
+                return replace(self.character(lambda _: True), empty=1)
             case _:
-                return _EMPTY  # anchors and look-around match no character
+                return EMPTY  # anchors and look-around match no character
 
-    def _repeat(self, low: int, high: int, body: Callable[[], _Part]) -> _Part:
-        if high > _UNROLLED:
-            part = body()
-            self._link(part.last, part.first)
-            return _Part(part.empty if low else 1, part.first, part.last)
-        done = _EMPTY
-        for count in range(high):
-            part = body()
-            empty = min(part.empty + (count >= low), 2)
-            done = self._then(done, _Part(empty, part.first, part.last))
-        return done
-
-    def _character(self, mask: int) -> _Part:
-        if len(self.masks) >= MOST_POSITIONS:
-            raise _TooLargeError
-        self.masks.append(mask)
-        last_mask = (len(self.masks) - 1,)
-        return _Part(0, last_mask, last_mask)
+    def char_test(self, code: str, argument: Any) -> Callable[[str], bool]:
+        """Return a test of one character. A literal matches in upper and lower case, because case
+        may be folded.
+        """
+        if code == "LITERAL":
+            return lambda char: char.lower() == chr(argument).lower()
+        return super().char_test(code, argument)
 
     def is_ambiguous(self) -> bool:
         """Return True if two ways lead from a position back to itself with the same text."""
-        after: dict[int, list[int]] = {}
-        for end, begin in self.follow:
-            after.setdefault(end, []).append(begin)
+        after = [[*bits(positions.once)] for positions in self.follow]
+        masks = [
+            sum(1 << bit for bit, char in enumerate(_ALPHABET) if takes(char))
+            for takes in self.takes
+        ]
 
         def next_pairs(pair: tuple[int, int]) -> list[tuple[int, int]]:
             return [
                 (begin, other)
-                for begin in after.get(pair[0], ())
-                for other in after.get(pair[1], ())
-                if self.masks[begin] & self.masks[other]
+                for begin in after[pair[0]]
+                for other in after[pair[1]]
+                if masks[begin] & masks[other]
             ]
 
         graph: _Graph = {}
-        waiting = [(position, position) for position in range(len(self.masks))]
+        waiting = [(position, position) for position in range(len(masks))]
         while waiting:
             pair = waiting.pop()
             if pair not in graph:
                 graph[pair] = next_pairs(pair)
                 waiting += graph[pair]
         group = _cycles(graph)
-        diagonal = {group[p, p] for p in range(len(self.masks))}
+        diagonal = {group[p, p] for p in range(len(masks))}
         if any(begin != other and group[begin, other] in diagonal for begin, other in graph):
             return True
         return any(
-            times > 1 and group[end, end] == group[begin, begin]
-            for (end, begin), times in self.follow.items()
+            group[end, end] == group[begin, begin]
+            for end, positions in enumerate(self.follow)
+            for begin in bits(positions.twice)
         )
-
-
-def _mask(code: str, argument: Any) -> int:
-    """Return the characters of `_ALPHABET` that a position matches, as bits. A literal matches in
-    upper and lower case, because case may be folded.
-    """
-    if code == "LITERAL":
-        folded = chr(argument).lower()
-        return sum(1 << bit for bit, char in enumerate(_ALPHABET) if char.lower() == folded)
-    takes = char_test(code, argument)
-    return sum(1 << bit for bit, char in enumerate(_ALPHABET) if takes(char))
 
 
 def _cycles(graph: _Graph) -> dict[_Pair, int]:

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
-from functools import lru_cache
+from dataclasses import dataclass
+from functools import lru_cache, reduce
 from importlib import import_module
+from operator import or_
 from typing import Any, Final
 
 from twinlog.config.regex.reader import RegexProblem
@@ -38,98 +39,126 @@ def linear_matcher(expression: str) -> Callable[[str], bool]:
         raise RegexProblem("it is too large", 1) from error
     if tree.state.flags & ~re.UNICODE:
         raise RegexProblem("flags such as (?i) are not supported", 1)
-    positions = _Positions()
+    automaton = Automaton()
     try:
-        whole = positions.sequence(tree)
+        whole = automaton.sequence(tree)
     except RecursionError as error:
         raise RegexProblem("it is too large", 1) from error
-    return positions.matcher(whole)
+    return automaton.matcher(whole)
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
-    is_empty: bool
-    """True if this part of the expression matches the empty text."""
-    first: int = 0
-    """Positions at which a match may begin, one bit for each."""
-    last: int = 0
+class Positions:
+    """Some of an automaton's positions, one bit for each."""
+
+    once: int = 0
+    """Positions that can be reached in one way or several."""
+    twice: int = 0
+    """Positions that can be reached in several ways."""
+
+    def __add__(self, other: Positions) -> Positions:
+        twice = self.twice | other.twice | (self.once & other.once)
+        return Positions(self.once | other.once, twice)
+
+    def __mul__(self, ways: int) -> Positions:
+        return Positions(self.once, self.once if ways > 1 else self.twice) if ways else Positions()
 
 
-@dataclass(slots=True)
-class _Positions:
-    takes: list[Callable[[str], bool]] = field(default_factory=list)
-    follow: list[int] = field(default_factory=list)
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Where matches of a part of the expression can begin and end."""
 
-    def sequence(self, items: Iterable[Any]) -> _Part:
-        done = _Part(is_empty=True)
+    empty: int
+    """Number of ways to match the empty text, at most 2."""
+    first: Positions = Positions()
+    last: Positions = Positions()
+
+    def __or__(self, other: Part) -> Part:
+        empty = min(self.empty + other.empty, 2)
+        return Part(empty, self.first + other.first, self.last + other.last)
+
+
+EMPTY: Final = Part(1)
+
+
+class Automaton:
+    """The automaton of an expression. Methods that read a part of the expression, as parsed by
+    `re`, add its positions.
+    """
+
+    most_positions = MOST_POSITIONS
+    refuses_flags = True
+
+    def __init__(self) -> None:
+        self.takes: list[Callable[[str], bool]] = []
+        """Tests if a position matches a character."""
+        self.follow: list[Positions] = []
+        """For each position, those that may come next."""
+
+    def sequence(self, items: Iterable[Any]) -> Part:
+        done = EMPTY
         for code, argument in items:
-            done = self._then(done, self._item(str(code), argument))
+            done = self.then(done, self._item(str(code), argument))
         return done
 
-    def _then(self, left: _Part, right: _Part) -> _Part:
-        self._link(left.last, right.first)
-        return _Part(
-            left.is_empty and right.is_empty,
-            left.first | (right.first if left.is_empty else 0),
-            right.last | (left.last if right.is_empty else 0),
+    def then(self, left: Part, right: Part) -> Part:
+        self.link(left.last, right.first)
+        return Part(
+            min(left.empty * right.empty, 2),
+            left.first + right.first * left.empty,
+            left.last * right.empty + right.last,
         )
 
-    def _link(self, ends: int, begins: int) -> None:
-        for position in _bits(ends):
-            self.follow[position] |= begins
+    def link(self, ends: Positions, begins: Positions) -> None:
+        for position in bits(ends.once):
+            self.follow[position] += begins * (1 + (ends.twice >> position & 1))
 
-    def _item(self, code: str, argument: Any) -> _Part:
+    def _item(self, code: str, argument: Any) -> Part:
         match code:
             case "SUBPATTERN":
-                if argument[1] or argument[2]:
+                if self.refuses_flags and (argument[1] or argument[2]):
                     raise RegexProblem("flags such as (?i:) are not supported", 1)
                 return self.sequence(argument[3])
             case "BRANCH":
-                parts = [self.sequence(choice) for choice in argument[1]]
-                whole = _Part(is_empty=False)
-                for part in parts:
-                    whole = _Part(
-                        whole.is_empty or part.is_empty,
-                        whole.first | part.first,
-                        whole.last | part.last,
-                    )
-                return whole
+                return reduce(or_, map(self.sequence, argument[1]))
             case "MAX_REPEAT" | "MIN_REPEAT":
-                return self._repeat(*argument)
+                return self.repeat(*argument)
             case "LITERAL" | "NOT_LITERAL" | "IN" | "ANY":
-                return self._character(char_test(code, argument))
-            case "AT" if str(argument) in ("AT_BEGINNING", "AT_END"):
-                raise RegexProblem("whole names are matched: remove ^ and $", 1)
+                return self.character(self.char_test(code, argument))
             case _:
-                raise RegexProblem(
-                    f"{code.lower()} is not supported, because it may take too long", 1
-                )
+                return self.other(code, argument)
 
-    def _repeat(self, low: int, high: Any, body: Any) -> _Part:
+    def repeat(self, low: int, high: Any, body: Any) -> Part:
         is_endless = str(high) == "MAXREPEAT"
         times = max(int(low), 1) if is_endless else int(high)
-        done, part = _Part(is_empty=True), _Part(is_empty=True)
+        done = part = EMPTY
         for count in range(times):
             before = len(self.takes)
             part = self.sequence(body)
             if len(self.takes) == before:
                 break  # the body matches only the empty text, so more repetitions add nothing
-            may_end = part.is_empty or count >= int(low)
-            done = self._then(done, _Part(may_end, part.first, part.last))
+            done = self.then(done, part | EMPTY if count >= int(low) else part)
         if is_endless:
-            self._link(part.last, part.first)
+            self.link(part.last, part.first)
         return done
 
-    def _character(self, takes: Callable[[str], bool]) -> _Part:
-        if len(self.takes) >= MOST_POSITIONS:
-            raise RegexProblem(f"it has more than {MOST_POSITIONS} characters and repetitions", 1)
-        self.takes.append(takes)
-        self.follow.append(0)
-        bit = 1 << (len(self.takes) - 1)
-        return _Part(False, bit, bit)
+    def other(self, code: str, argument: Any) -> Part:
+        if code == "AT" and str(argument) in ("AT_BEGINNING", "AT_END"):
+            raise RegexProblem("whole names are matched: remove ^ and $", 1)
+        raise RegexProblem(f"{code.lower()} is not supported, because it may take too long", 1)
 
-    def matcher(self, whole: _Part) -> Callable[[str], bool]:
-        takes, follow = self.takes, self.follow
+    def character(self, takes: Callable[[str], bool]) -> Part:
+        if len(self.takes) >= self.most_positions:
+            most = self.most_positions
+            raise RegexProblem(f"it has more than {most} characters and repetitions", 1)
+        self.takes.append(takes)
+        self.follow.append(Positions())
+        at = Positions(1 << (len(self.takes) - 1))
+        return Part(0, at, at)
+
+    def matcher(self, whole: Part) -> Callable[[str], bool]:
+        """Return a function that matches whole names."""
+        takes, follow = self.takes, [positions.once for positions in self.follow]
 
         @lru_cache(maxsize=_KNOWN)
         def of(char: str) -> int:
@@ -137,54 +166,54 @@ class _Positions:
 
         def matches(name: str) -> bool:
             if not name:
-                return whole.is_empty
-            reached, ways = 0, whole.first
+                return whole.empty > 0
+            reached, ways = 0, whole.first.once
             for char in name:
                 reached = ways & of(char)
                 if not reached:
                     return False
                 ways = 0
-                for position in _bits(reached):
+                for position in bits(reached):
                     ways |= follow[position]
-            return bool(reached & whole.last)
+            return bool(reached & whole.last.once)
 
         return matches
 
+    def char_test(self, code: str, argument: Any) -> Callable[[str], bool]:
+        """Return a function that tests one character, in constant time even for a class."""
+        if code == "ANY":
+            return lambda char: char != "\n"
+        if code == "LITERAL":
+            return lambda char: ord(char) == argument
+        if code == "NOT_LITERAL":
+            return lambda char: ord(char) != argument
+        ranges: list[tuple[int, int]] = []
+        kinds: list[re.Pattern[str]] = []
+        is_negated = False
+        for kind, value in argument:
+            match str(kind):
+                case "NEGATE":
+                    is_negated = True
+                case "LITERAL":
+                    ranges.append((value, value))
+                case "RANGE":
+                    ranges.append(value)
+                case _:
+                    kinds.append(re.compile(_CATEGORIES[str(value)]))
 
-def _bits(value: int) -> Iterable[int]:
+        def takes(char: str) -> bool:
+            is_in = any(low <= ord(char) <= high for low, high in ranges)
+            return (is_in or any(kind.match(char) is not None for kind in kinds)) != is_negated
+
+        return takes
+
+
+def bits(value: int) -> Iterable[int]:
+    """Yield the numbers of the bits that are set."""
     while value:
         low = value & -value
         yield low.bit_length() - 1
         value ^= low
-
-
-def char_test(code: str, argument: Any) -> Callable[[str], bool]:
-    """Return a function that tests one character, in constant time even for a class."""
-    if code == "ANY":
-        return lambda char: char != "\n"
-    if code == "LITERAL":
-        return lambda char: ord(char) == argument
-    if code == "NOT_LITERAL":
-        return lambda char: ord(char) != argument
-    ranges: list[tuple[int, int]] = []
-    kinds: list[re.Pattern[str]] = []
-    is_negated = False
-    for kind, value in argument:
-        match str(kind):
-            case "NEGATE":
-                is_negated = True
-            case "LITERAL":
-                ranges.append((value, value))
-            case "RANGE":
-                ranges.append(value)
-            case _:
-                kinds.append(re.compile(_CATEGORIES[str(value)]))
-
-    def takes(char: str) -> bool:
-        is_in = any(low <= ord(char) <= high for low, high in ranges)
-        return (is_in or any(kind.match(char) is not None for kind in kinds)) != is_negated
-
-    return takes
 
 
 _CATEGORIES: Final = {
