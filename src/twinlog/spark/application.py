@@ -134,6 +134,9 @@ class TransformsApplication:
             env=environment_of(os.environ, environment),
             start_new_session=True,  # a Ctrl-C reaches only the parent, which stops this child
         )
+        assert self.process.stdin is not None  # noqa: S101 (a pipe)
+        assert self.process.stdout is not None  # noqa: S101 (a pipe)
+        self._stdin, self._stdout = self.process.stdin, self.process.stdout
         self._send(work)
 
     def connect(self, ports: RangePorts) -> None:
@@ -144,31 +147,27 @@ class TransformsApplication:
         """Yield the application's messages until the application ends. Blocks. Raises
         CorruptData.
         """
-        assert self.process.stdout is not None  # noqa: S101 (a pipe)
-        for line in self.process.stdout:
+        for line in self._stdout:
             yield self._codec.decode(line)
 
     def stop(self) -> None:
         """End the application with its JVM and workers. Kills it after STOP_WITHIN_S."""
-        assert self.process.stdin is not None  # noqa: S101 (a pipe)
         with suppress(BrokenPipeError):
-            self.process.stdin.close()
+            self._stdin.close()
         try:
             self.process.wait(STOP_WITHIN_S)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
-        assert self.process.stdout is not None  # noqa: S101 (a pipe)
-        self.process.stdout.close()
+        self._stdout.close()
 
     def kill(self) -> None:
         """Kill the application without waiting. The iterator `messages` then ends."""
         self.process.kill()
 
     def _send(self, message: Message) -> None:
-        assert self.process.stdin is not None  # noqa: S101 (a pipe)
-        self.process.stdin.write(self._codec.encode(message) + b"\n")
-        self.process.stdin.flush()
+        self._stdin.write(self._codec.encode(message) + b"\n")
+        self._stdin.flush()
 
 
 def environment_of(environment: Mapping[str, str], names: Collection[str] = ()) -> dict[str, str]:

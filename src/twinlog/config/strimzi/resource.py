@@ -3,8 +3,7 @@
 Strimzi's operator starts a connector only if a section for it exists. This module expresses the
 connectors that run with MirrorMaker 2's keys (`A->B.enabled`, `emit.heartbeats.enabled`, an empty
 `topics`), so all later steps are shared with properties files. Without a heartbeat section no
-heartbeats are emitted, not even into the source. `MirrorReader` describes more such differences
-between Strimzi and an mm2.properties.
+heartbeats are emitted, not even into the source.
 """
 
 from __future__ import annotations
@@ -93,7 +92,6 @@ class _ResourceReader:
         self._secrets = Secrets(secrets)
         self._security = SecurityReader(self._reader, self._secrets)
         self._collected = Collected()
-        self._mirrors = MirrorReader(self._reader, self._collected)
         self._clusters: dict[str, Node] = {}
 
     @property
@@ -131,7 +129,7 @@ class _ResourceReader:
         first = next(iter(self._clusters.values()))
         self._collected.set("clusters", ", ".join(self._clusters), spec.get("clusters", first))
         self._collected.set("emit.heartbeats.enabled", "false", mirrors)
-        runs = [self._mirrors.read(flow, node, fields) for flow, node, fields in flows]
+        runs = [self._mirror(flow, node, fields) for flow, node, fields in flows]
         if not any(runs):
             raise mirrors.refuse(
                 "no mirror has a connector section, so nothing runs",
@@ -221,6 +219,12 @@ class _ResourceReader:
         return alias
 
     # -- mirrors
+    #
+    # In Strimzi each connector has its own settings; a flow of MirrorMaker 2 has one set. A key is
+    # read from the connector to which it belongs, a shared key from the source connector.
+    #
+    # `consumer.x` of a source connector applies to this connector's consumer. `A->B.consumer.x`
+    # would apply to it only without `A.consumer.x`, so the key becomes `A->B.source.consumer.x`.
 
     def _ends(self, mirror: Node, target: str | None) -> tuple[Flow, Node, dict[str, Node]]:
         fields = self._reader.section(mirror, MIRROR)
@@ -239,6 +243,94 @@ class _ResourceReader:
         if source == target:
             raise mirror.refuse("source and target are the same cluster", "name two clusters")
         return Flow(source, target), mirror, fields
+
+    def _mirror(self, flow: Flow, mirror: Node, fields: Mapping[str, Node]) -> bool:
+        """Read a mirror. Return True if any of its connectors runs."""
+        self._collected.sections[f"{flow}."] = mirror.path
+        sections = {
+            name: self._reader.section(fields[name], CONNECTOR)
+            for name in _CONNECTORS
+            if name in fields
+        }
+        running = {
+            name: section for name, section in sections.items() if not self._is_paused(section)
+        }
+        self._collected.set(f"{flow}.enabled", "true" if running else "false", mirror)
+        if not running:
+            return False
+        for name, key in PATTERNS.items():
+            if name in fields and not (key == "topics" and _SOURCE not in running):
+                self._collected.set(f"{flow}.{key}", fields[name].text(), fields[name])
+        if "tasksMax" in running.get(_SOURCE, {}):
+            tasks = running[_SOURCE]["tasksMax"]
+            self._collected.set(f"{flow}.tasks.max", tasks.text(), tasks)
+        for name, section in running.items():
+            if name != _SOURCE and "tasksMax" in section and section["tasksMax"].text() != "1":
+                only = (
+                    f"has no effect, because one process does the work of a {name}; set tasksMax "
+                    f"of {_SOURCE} for more lanes"
+                )
+                self._collected.warn(section["tasksMax"], only)
+        if _SOURCE not in running:
+            self._collected.set(f"{flow}.topics", "", mirror)
+            self._collected.set(f"{flow}.heartbeats.replication.enabled", "false", mirror)
+        self._connectors(flow, running)
+        self._switches(flow, mirror, running)
+        return True
+
+    @staticmethod
+    def _is_paused(section: Mapping[str, Node]) -> bool:
+        state = section.get("state")
+        if state is not None:
+            if state.text() not in ("running", "paused", "stopped"):
+                raise state.refuse(
+                    f'"{state.text()}" is not a valid state', "write running, paused or stopped"
+                )
+            return state.text() != "running"
+        return "pause" in section and section["pause"].text() == "true"
+
+    def _connectors(self, flow: Flow, running: Mapping[str, Mapping[str, Node]]) -> None:
+        leading = next(name for name in _CONNECTORS if name in running)
+        for name, section in running.items():
+            config = section["config"].fields() if "config" in section else {}
+            for key, value in config.items():
+                owner = section_of(key)
+                is_of_source = key.startswith(_CONSUMER) and ".override." not in key
+                full = f"{flow}.source.{key}" if is_of_source else f"{flow}.{key}"
+                if name == (owner or leading) or (
+                    provider_key(key) and full not in self._collected.settings
+                ):
+                    self._set(full, key, value)
+                elif owner is not None:
+                    self._collected.warn(value, f"has no effect in a {name}; write it in {owner}")
+                elif (before := self._collected.settings.get(full)) is None or (
+                    before.value != value.text()
+                ):
+                    only = f"all connectors share this key, and the value in {leading} is used"
+                    self._collected.warn(value, only)
+
+    def _set(self, full_key: str, key: str, value: Node) -> None:
+        """Set a key of a connector's config. If a field of the resource sets the same key, the
+        field takes precedence, as with the operator.
+        """
+        before = self._collected.settings.get(full_key) if key in _OF_FIELDS else None
+        if before is None:
+            self._collected.set(full_key, value.text(), value)
+        elif before.value != value.text():
+            over = f"has no effect, because {before.field} on line {before.line} takes precedence"
+            self._collected.warn(value, over)
+
+    def _switches(
+        self, flow: Flow, mirror: Node, running: Mapping[str, Mapping[str, Node]]
+    ) -> None:
+        if f"{flow}.emit.heartbeats.enabled" not in self._collected.settings:
+            on = "true" if _HEARTBEAT in running else "false"
+            self._collected.set(f"{flow}.emit.heartbeats.enabled", on, mirror)
+        if _CHECKPOINT not in running:
+            for key in ("emit.checkpoints.enabled", "sync.group.offsets.enabled"):
+                self._collected.set(f"{flow}.{key}", "false", mirror)
+
+    # -- the rest of the resource
 
     def _use_secrets(self, kind: Node) -> None:
         """Add the config provider that reads secrets, if a value refers to a secret."""
@@ -302,110 +394,6 @@ class FieldNames(Names):
             return f"{path}.{_PATTERN_OF[rest]}"
         rest = rest.removeprefix("source.") if rest.startswith("source.consumer.") else rest
         return f"{path}.{section_of(rest) or _SOURCE}.config.{rest}"
-
-
-class MirrorReader:
-    """Reads mirrors into the collected settings: connectors that run, and their settings.
-
-    - In Strimzi each connector has its own settings; a flow of MirrorMaker 2 has one set. A key is
-      read from the connector to which it belongs, a shared key from the source connector.
-    - `consumer.x` of a source connector applies to this connector's consumer. `A->B.consumer.x`
-      would apply to it only without `A.consumer.x`, so the key becomes `A->B.source.consumer.x`.
-    """
-
-    def __init__(self, reader: SectionReader, collected: Collected) -> None:
-        self._reader = reader
-        self._collected = collected
-
-    def read(self, flow: Flow, mirror: Node, fields: Mapping[str, Node]) -> bool:
-        """Read a mirror. Return True if any of its connectors runs."""
-        self._collected.sections[f"{flow}."] = mirror.path
-        sections = {
-            name: self._reader.section(fields[name], CONNECTOR)
-            for name in _CONNECTORS
-            if name in fields
-        }
-        running = {
-            name: section for name, section in sections.items() if not self._is_paused(section)
-        }
-        self._collected.set(f"{flow}.enabled", "true" if running else "false", mirror)
-        if not running:
-            return False
-        for name, key in PATTERNS.items():
-            if name in fields and not (key == "topics" and _SOURCE not in running):
-                self._collected.set(f"{flow}.{key}", fields[name].text(), fields[name])
-        if "tasksMax" in running.get(_SOURCE, {}):
-            tasks = running[_SOURCE]["tasksMax"]
-            self._collected.set(f"{flow}.tasks.max", tasks.text(), tasks)
-        for name, section in running.items():
-            if name != _SOURCE and "tasksMax" in section and section["tasksMax"].text() != "1":
-                only = (
-                    f"has no effect, because one process does the work of a {name}; set tasksMax "
-                    f"of {_SOURCE} for more lanes"
-                )
-                self._collected.warn(section["tasksMax"], only)
-        if _SOURCE not in running:
-            self._collected.set(f"{flow}.topics", "", mirror)
-            self._collected.set(f"{flow}.heartbeats.replication.enabled", "false", mirror)
-        self._connectors(flow, running)
-        self._switches(flow, mirror, running)
-        return True
-
-    @staticmethod
-    def _is_paused(section: Mapping[str, Node]) -> bool:
-        state = section.get("state")
-        if state is not None:
-            if state.text() not in ("running", "paused", "stopped"):
-                raise state.refuse(
-                    f'"{state.text()}" is not a valid state', "write running, paused or stopped"
-                )
-            return state.text() != "running"
-        return "pause" in section and section["pause"].text() == "true"
-
-    def _connectors(self, flow: Flow, running: Mapping[str, Mapping[str, Node]]) -> None:
-        leading = next(name for name in _CONNECTORS if name in running)
-        for name, section in running.items():
-            config = section["config"].fields() if "config" in section else {}
-            for key, value in config.items():
-                owner = section_of(key)
-                is_of_source = key.startswith(_CONSUMER) and ".override." not in key
-                full = f"{flow}.source.{key}" if is_of_source else f"{flow}.{key}"
-                if name == (owner or leading) or (
-                    provider_key(key) and full not in self._collected.settings
-                ):
-                    self._set(full, key, value)
-                elif owner is not None:
-                    self._collected.warn(value, f"has no effect in a {name}; write it in {owner}")
-                elif not self._is_the_same(full, value):
-                    self._collected.warn(
-                        value,
-                        f"all connectors share this key, and the value in {leading} is used",
-                    )
-
-    def _set(self, full_key: str, key: str, value: Node) -> None:
-        """Set a key of a connector's config. If a field of the resource sets the same key, the
-        field takes precedence, as with the operator.
-        """
-        before = self._collected.settings.get(full_key) if key in _OF_FIELDS else None
-        if before is None:
-            self._collected.set(full_key, value.text(), value)
-        elif before.value != value.text():
-            over = f"has no effect, because {before.field} on line {before.line} takes precedence"
-            self._collected.warn(value, over)
-
-    def _is_the_same(self, full_key: str, value: Node) -> bool:
-        before = self._collected.settings.get(full_key)
-        return before is not None and before.value == value.text()
-
-    def _switches(
-        self, flow: Flow, mirror: Node, running: Mapping[str, Mapping[str, Node]]
-    ) -> None:
-        if f"{flow}.emit.heartbeats.enabled" not in self._collected.settings:
-            on = "true" if _HEARTBEAT in running else "false"
-            self._collected.set(f"{flow}.emit.heartbeats.enabled", on, mirror)
-        if _CHECKPOINT not in running:
-            for key in ("emit.checkpoints.enabled", "sync.group.offsets.enabled"):
-                self._collected.set(f"{flow}.{key}", "false", mirror)
 
 
 class Collected:

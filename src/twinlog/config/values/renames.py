@@ -170,9 +170,7 @@ def _rule(setting: Setting, entry: str) -> RenameRule:
     if not colon or not pattern or not template:
         todo = f"{_EXAMPLE}; a comma ends a rule, even inside an expression"
         raise refuse(setting, f'"{entry}" is not pattern:name', todo)
-    regex = to_names(replace(setting, value=pattern)).regex
-    if regex is None:  # pragma: no cover (an entry without a pattern was refused)
-        raise AssertionError(pattern)
+    regex = _compiled(to_names(replace(setting, value=pattern)).entries[0])
     if regex.groups > _MOST_GROUPS:
         what = f'"{pattern}" has {regex.groups} groups, but the new name can only use $1 to $9'
         raise refuse(setting, what, "write (?:...) for groups that are not used")
