@@ -59,6 +59,8 @@ class TrialOutcome(StrEnum):
 class TriedRecord:
     """A record before and after the transforms."""
 
+    FIELDS = "partition offset outcome error? before after"
+
     partition: int
     offset: int
     before: Shown
@@ -82,16 +84,6 @@ class TriedRecord:
             for name, value in after.items():
                 if value != self.before[name]:
                     yield name, self.before[name], value
-
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "partition": self.partition,
-            "offset": self.offset,
-            "outcome": self.outcome,
-            "error": self.error or None,
-            "before": self.before,
-            "after": [*self.after],
-        }
 
 
 def try_flow(

@@ -78,8 +78,7 @@ def try_transforms(chosen: ChosenFlow, topic: str, limit: int) -> Answer:
     tried = try_flow(flow, source, topic, limit)
     failures = [record for record in tried if record.outcome is TrialOutcome.FAILED]
     cluster = chosen.config.flow.source
-    records = [record.as_json() for record in tried]
-    fields = {"cluster": cluster, "topic": topic, "transforms": names, "records": records}
+    fields = {"cluster": cluster, "topic": topic, "transforms": names, "records": tried}
     head = f"{topic} on {cluster}, through {', '.join(names)}: {_summary(tried)}"
     if failures:
         head += f"; {_on_error(flow)}"
