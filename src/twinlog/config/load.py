@@ -108,6 +108,7 @@ def _load(
         if (not nearby or flow.target in nearby) and enabled_or_why_not(raw, flow)[0]
     ]
     off = list(audit_switches(raw, candidate_flows(aliases)))
+    lines_off = {one.line for one in off}
     if not switched_on:
         raise _no_flow_error(text.file, aliases, nearby, [*off, *_unnamed_warnings(raw, aliases)])
     own = tuple(_flow(raw, flow, text.file) for flow in switched_on)
@@ -127,7 +128,8 @@ def _load(
         lines=tuple(raw.values()),
         warnings=(
             *text.warnings,
-            *_one_warning_per_line(off, audit_values(raw)),
+            *off,
+            *(one for one in audit_values(raw) if one.line not in lines_off),
             *audit_keys(raw, aliases),
             *unread,
             *audit_patterns(flows),
@@ -257,15 +259,6 @@ def _cluster(raw: Settings, alias: str) -> ClusterConfig:
         servers=to_servers(bootstrap) if bootstrap else (),
         settings=settings,
     )
-
-
-def _one_warning_per_line(
-    off: Sequence[ConfigWarning], values: Iterator[ConfigWarning]
-) -> Iterator[ConfigWarning]:
-    """Yield all warnings in `off`, and those in `values` whose line has no warning in `off`."""
-    yield from off
-    lines = {warning.line for warning in off}
-    yield from (warning for warning in values if warning.line not in lines)
 
 
 def _unreachable(raw: Settings, aliases: Collection[str], file: str) -> Iterator[ConfigWarning]:

@@ -38,11 +38,6 @@ NEEDED_BECAUSE: Final = (
 )
 
 
-def makes_its_secret(master: str | None) -> bool:
-    """Return True if Spark creates a secret for each application on this master."""
-    return is_local(master) or master == "yarn" or str(master).startswith("k8s://")
-
-
 def security_settings(
     master: str | None, configured: Mapping[str, str], *, may_be_open: bool
 ) -> dict[str, str]:
@@ -53,7 +48,8 @@ def security_settings(
     """
     if is_local(master):
         return {**AUTHENTICATED, **PINNED}
-    if makes_its_secret(master) or configured.get(SECRET):
+    creates_secret = master == "yarn" or str(master).startswith("k8s://")
+    if creates_secret or configured.get(SECRET):
         return dict(AUTHENTICATED)
     if may_be_open:
         return dict(OPEN)

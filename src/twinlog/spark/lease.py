@@ -166,7 +166,9 @@ class LeaseJob:
         if len(copied) > SHOWN:
             shown.append(f"and {plural(len(copied) - SHOWN, 'more partition')}")
         with suppress(Exception):  # Spark's application may have ended
-            if not _is_shown(self._context):
+            conf = self._context.getConf()
+            has_page = conf.get("spark.ui.enabled", "true") == "true"
+            if not has_page and conf.get("spark.eventLog.enabled", "false") != "true":
                 return
             self._context.setJobGroup(f"{self._group}-copied", description)
             for key, value in {
@@ -210,13 +212,6 @@ def has_task(context: SparkContext, group: str) -> bool:
     return any(
         stage.numActiveTasks or stage.numCompletedTasks or stage.numFailedTasks for stage in stages
     )
-
-
-def _is_shown(context: SparkContext) -> bool:
-    """Return True if Spark has a page (spark.ui) or a history (spark.eventLog)."""
-    conf = context.getConf()
-    page = conf.get("spark.ui.enabled", "true")
-    return "true" in (page, conf.get("spark.eventLog.enabled", "false"))
 
 
 def error_of(job: str, text: str) -> TwinlogError:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, Final
 
 import click
@@ -39,7 +39,19 @@ class _Sectioned(click.Command):
         self.params.extend(_common_options())
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        write_sections(self.get_params(ctx), ctx, formatter)
+        """Write options below their sections' headings. Options of click are below
+        Section.OUTPUT.
+        """
+        by_section: dict[Section, list[tuple[str, str]]] = {}
+        for param in self.get_params(ctx):
+            record = None if isinstance(param, click.Argument) else param.get_help_record(ctx)
+            if record is not None:
+                section = param.section if isinstance(param, Option) else Section.OUTPUT
+                by_section.setdefault(section, []).append(record)
+        for section in Section:
+            if section in by_section:
+                with formatter.section(section):
+                    formatter.write_dl(by_section[section])
 
     def get_help_option(self, ctx: click.Context) -> click.Option | None:
         option = super().get_help_option(ctx)
@@ -50,7 +62,7 @@ class _Sectioned(click.Command):
 
 class Command(_Sectioned):
     def invoke(self, ctx: click.Context) -> Any:
-        for name, near in misspelt_variables(ctx, os.environ):
+        for name, near in misspelt_variables(ctx):
             line = f"warning: {name} is no option of `{ctx.command_path}`; did you mean {near}?"
             write_line(line, sys.stderr)
         try:
@@ -105,22 +117,6 @@ class CommandGroup(_Sectioned, click.Group):
         return super().resolve_command(ctx, args)
 
 
-def write_sections(
-    parameters: Iterable[click.Parameter], ctx: click.Context, formatter: click.HelpFormatter
-) -> None:
-    """Write options below their sections' headings. Options of click are below Section.OUTPUT."""
-    by_section: dict[Section, list[tuple[str, str]]] = {}
-    for parameter in parameters:
-        record = None if isinstance(parameter, click.Argument) else parameter.get_help_record(ctx)
-        if record is not None:
-            section = parameter.section if isinstance(parameter, Option) else Section.OUTPUT
-            by_section.setdefault(section, []).append(record)
-    for section in Section:
-        if section in by_section:
-            with formatter.section(section):
-                formatter.write_dl(by_section[section])
-
-
 def _common_options() -> list[click.Parameter]:
     """Return -v, -q and --no-color, which are accepted before and after the name of a command."""
     return [
@@ -164,9 +160,7 @@ def _with_used_flag(text: str, command: click.Command, ctx: click.Context) -> st
     return text
 
 
-def misspelt_variables(
-    context: click.Context, environment: Mapping[str, str]
-) -> Iterator[tuple[str, str]]:
+def misspelt_variables(context: click.Context) -> Iterator[tuple[str, str]]:
     """Yield each environment variable whose name is similar to one of this command's variables,
     with the similar name.
 
@@ -180,7 +174,7 @@ def misspelt_variables(
         if isinstance(param, Option)
     }
     others = tuple(_of_longer_names(context, prefix))
-    for name in sorted(environment):
+    for name in sorted(os.environ):
         if name.startswith(prefix) and name not in variables and not name.startswith(others):
             from twinlog.config.values.nearest import nearest
 

@@ -111,11 +111,6 @@ def file_argument(name: str = "file", **attributes: Any) -> Callable[[F], F]:
     return click.argument(name, cls=File, envvar="TWINLOG_CONFIG", type=path, **attributes)
 
 
-def name_used(context: click.Context, parameter: click.Parameter) -> str:
-    """Return the parameter's flag, or its environment variable if the value came from it."""
-    return parameter.name_used(context) if isinstance(parameter, Option) else str(parameter.name)
-
-
 def option(
     *declarations: str, section: Section = Section.OWN, **attributes: Any
 ) -> Callable[[F], F]:

@@ -16,7 +16,7 @@ import click
 
 from twinlog.cli.options.candidates import aliases
 from twinlog.cli.options.command import Command
-from twinlog.cli.options.option import F, Section, name_used, option, options
+from twinlog.cli.options.option import F, Option, Section, option, options
 from twinlog.config.files.overrides import Override
 from twinlog.config.keys.key_table import OWN_KEYS, OWN_PREFIX, KeyDefinition, KeyKind
 from twinlog.errors import UsageError
@@ -173,9 +173,9 @@ def leave_secrets_unread() -> None:
 def _own_option(definition: KeyDefinition) -> Callable[[F], F]:
     flag = flag_of(definition)
 
-    def keep(ctx: click.Context, parameter: click.Parameter, value: str | None) -> None:
+    def keep(ctx: click.Context, parameter: Option, value: str | None) -> None:
         if value is not None:
-            flag = name_used(ctx, parameter)
+            flag = parameter.name_used(ctx)
             _keep(ctx, Override(flag=flag, key=definition.name, value=value, everywhere=True))
 
     values = definition.choices or (("true", "false") if definition.kind is KeyKind.BOOLEAN else ())
@@ -200,12 +200,12 @@ def _own_option(definition: KeyDefinition) -> Callable[[F], F]:
     )
 
 
-def _keep_set(ctx: click.Context, parameter: click.Parameter, values: Sequence[str]) -> None:
+def _keep_set(ctx: click.Context, parameter: Option, values: Sequence[str]) -> None:
     for value in values:
         key, equals, text = value.partition("=")
         if not equals or not key.strip():
             raise click.BadParameter("write KEY=VALUE", ctx, param_hint="--set")
-        _keep(ctx, Override(flag=name_used(ctx, parameter), key=key.strip(), value=text.strip()))
+        _keep(ctx, Override(flag=parameter.name_used(ctx), key=key.strip(), value=text.strip()))
 
 
 def _keep(ctx: click.Context, override: Override) -> None:
