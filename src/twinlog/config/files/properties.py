@@ -27,10 +27,11 @@ _BLANKS = " \t\f"
 _LINE_END = re.compile(r"\r\n|\r|\n")
 _SEPARATORS = "=:"
 _ESCAPES = {"t": "\t", "r": "\r", "n": "\n", "f": "\f"}
-_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
+_UNICODE_DIGITS = 4
+_ESCAPE = re.compile(rf"\\(?:u(.{{0,{_UNICODE_DIGITS}}})|(.)|$)", re.DOTALL)
+"""Matches an escape: the digits of a Unicode escape, or a character, or neither at the end."""
 _ESCAPED_IN_FILES = frozenset("\\trnfu :=#!\"'")
 """Characters with useful escapes: control characters, and those of Properties.store and JAAS."""
-_UNICODE_DIGITS = 4
 _HEX = frozenset("0123456789abcdefABCDEF")
 
 
@@ -76,8 +77,8 @@ def _surprises(setting: Setting, written: str) -> Iterator[ConfigWarning]:
     if not written.isascii():
         message = "non-ASCII characters are read as ISO-8859-1, as in Java; write \\uXXXX"
         yield warning(WarningCode.NOT_ASCII, setting, message)
-    escaped = dict.fromkeys(match[1] for match in _ESCAPE.finditer(written))
-    dropped = [char for char in escaped if char not in _ESCAPED_IN_FILES]
+    escaped = dict.fromkeys(match[2] for match in _ESCAPE.finditer(written))
+    dropped = [char for char in escaped if char and char not in _ESCAPED_IN_FILES]
     if dropped:
         yield warning(
             WarningCode.BACKSLASH_DROPPED,
@@ -139,36 +140,20 @@ def _split(logical: str) -> tuple[str, str]:
 
 
 def _unescape(text: str, *, file: str, line: int) -> str:
+    def unescaped(match: re.Match[str]) -> str:
+        if match[1] is None:
+            return _ESCAPES.get(match[2], match[2] or "")
+        if len(match[1]) != _UNICODE_DIGITS or not _HEX.issuperset(match[1]):
+            raise ConfigError(
+                "\\u must be followed by four hexadecimal digits; "
+                "write \\\\u for a backslash and a u",
+                file=file,
+                line=line,
+            )
+        return chr(int(match[1], 16))
+
     if "\\" not in text:
         return text
-    parts: list[str] = []
-    position = 0
-    while position < len(text):
-        char = text[position]
-        position += 1
-        if char != "\\" or position == len(text):
-            parts.append(char.replace("\\", ""))
-            continue
-        escaped = text[position]
-        position += 1
-        if escaped == "u":
-            digits = text[position : position + _UNICODE_DIGITS]
-            if len(digits) != _UNICODE_DIGITS or not _HEX.issuperset(digits):
-                raise ConfigError(
-                    "\\u must be followed by four hexadecimal digits; "
-                    "write \\\\u for a backslash and a u",
-                    file=file,
-                    line=line,
-                )
-            parts.append(chr(int(digits, 16)))
-            position += _UNICODE_DIGITS
-        else:
-            parts.append(_ESCAPES.get(escaped, escaped))
-    return _join_surrogates("".join(parts))
-
-
-def _join_surrogates(text: str) -> str:
-    """Join pairs of surrogates. Java strings are UTF-16, so two escapes can form one character."""
-    if not any("\ud800" <= char <= "\udfff" for char in text):
-        return text
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
+    # Java strings are UTF-16, so two escapes can form one character
+    units = _ESCAPE.sub(unescaped, text).encode("utf-16-le", "surrogatepass")
+    return units.decode("utf-16-le", "surrogatepass")

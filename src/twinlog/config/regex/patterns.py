@@ -103,7 +103,7 @@ class _Translator:
         if special and special in "?*+{":
             raise reader.problem(f"{special} has nothing before it to repeat")
         if reader.accept("["):
-            return self._folded(bracket_class(reader, comments=self._flags.comments))
+            return self._folded(_Class(reader, comments=self._flags.comments).read())
         if reader.accept("\\"):
             return self._escape()
         anchor = self._flags.anchor(special)
@@ -171,12 +171,8 @@ class _Translator:
                 return f"(?:{self._close(opening, column, saved)})"
         if reader.accept("(?<"):
             return self._capture(f"(?P<{self._new_name()}>", column)
-        if reader.accept("(?:"):
-            return self._close("(?:", column, saved)
         if reader.accept("(?"):
-            if not self._set_flags():
-                return None
-            return self._close("(?:", column, saved)
+            return self._close("(?:", column, saved) if self._set_flags() else None
         reader.skip()
         return self._capture("(", column)
 
@@ -421,26 +417,16 @@ def escaped_char(reader: RegexReader) -> str:
     letter = reader.literal()
     if letter in _CONTROLS:
         return _CONTROLS[letter]
-    if letter == "0":
-        return reader.octal()
-    if letter == "x":
-        return reader.hexadecimal()
-    if letter == "u":
-        return reader.unicode()
-    if letter == "c":
-        return reader.control()
+    coded = {"0": reader.octal, "x": reader.hexadecimal, "u": reader.unicode, "c": reader.control}
+    if letter in coded:
+        return coded[letter]()
     if letter.isascii() and letter.isalnum():
         raise reader.problem(f"\\{letter} is not a supported escape", column)
     return letter
 
 
-def bracket_class(reader: RegexReader, *, comments: bool) -> str:
-    """Read a class in brackets. The reader must be after the opening bracket."""
-    return _Class(reader, comments=comments).read()
-
-
 class _Class:
-    """Reads one bracketed class."""
+    """Reads a class in brackets. The reader must be after the opening bracket."""
 
     def __init__(self, reader: RegexReader, *, comments: bool) -> None:
         self._reader = reader
@@ -496,7 +482,7 @@ class _Class:
         if reader.peek() and reader.peek() in "^&" and self._operands and not self._choices():
             raise reader.problem("^ or & after && is easily misread; escape it, or write [^..]")
         if reader.accept("["):
-            self._nested.append(bracket_class(reader, comments=self._comments))
+            self._nested.append(_Class(reader, comments=self._comments).read())
         elif reader.peek() == "\\" and reader.peek(1) and reader.peek(1) in CLASS_ESCAPES:
             reader.skip()
             self._add_escape(escaped_class(reader))
