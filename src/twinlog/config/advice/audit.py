@@ -78,12 +78,9 @@ def audit_security(flows: Collection[FlowConfig]) -> Iterator[ConfigWarning]:
     """Yield warnings about settings that an attacker on the network, or the author of the file,
     could exploit. Each line is reported once.
     """
-    seen: set[tuple[Setting, str]] = set()
-    for flow in flows:
-        for setting, message, code in _flow_warnings(flow):
-            if (setting, message) not in seen:
-                seen.add((setting, message))
-                yield warning(code, setting, message)
+    found = dict.fromkeys(line for flow in flows for line in _flow_warnings(flow))
+    for setting, message, code in found:
+        yield warning(code, setting, message)
 
 
 def _flow_warnings(flow: FlowConfig) -> Iterator[tuple[Setting, str, WarningCode]]:
@@ -369,13 +366,10 @@ def audit_patterns(flows: Collection[FlowConfig]) -> Iterator[ConfigWarning]:
     """Yield warnings about patterns whose meaning differs from what they suggest. A line that
     applies to many flows is reported once.
     """
-    seen: set[Setting] = set()
-    for flow in flows:
-        for name in _FILTERS:
-            setting = flow.settings.get(name)
-            if setting is not None and setting not in seen:
-                seen.add(setting)
-                yield from _pattern_warnings(name, setting)
+    each = ((name, flow.settings.get(name)) for flow in flows for name in _FILTERS)
+    for name, setting in dict.fromkeys(each):
+        if setting is not None:
+            yield from _pattern_warnings(name, setting)
 
 
 def _pattern_warnings(name: str, setting: Setting) -> Iterator[ConfigWarning]:
@@ -486,36 +480,27 @@ def _rejecting_lookahead(entry: str) -> str | None:
 
 def _group(text: str) -> str:
     """Return the group at the start of `text`, including brackets."""
-    depth = 0
-    for at, char in _unescaped(text):
-        depth += (char == "(") - (char == ")")
-        if not depth:
-            return text[: at + 1]
-    return text
+    end = next((at for at, _, depth in _with_depth(text) if not depth), len(text))
+    return text[: end + 1]
 
 
 def _has_choices(text: str) -> bool:
     """Return True if there is a `|` outside of all groups."""
-    depth = 0
-    for _, char in _unescaped(text):
-        depth += (char == "(") - (char == ")")
-        if char == "|" and not depth:
-            return True
-    return False
+    return any(char == "|" and not depth for _, char, depth in _with_depth(text))
 
 
-def _unescaped(text: str) -> list[tuple[int, str]]:
-    """Return the characters that are not escaped, with their positions. Characters within classes
-    are replaced by blanks.
+def _with_depth(text: str) -> Iterator[tuple[int, str, int]]:
+    """Yield position, character, and number of open groups after it, for each character that is not
+    escaped. Characters within classes are replaced by blanks.
     """
-    separators: list[tuple[int, str]] = []
-    at = classes = 0
+    at = classes = depth = 0
     while at < len(text):
         char = text[at]
         if char == "\\":
             at += 2
             continue
         classes += (char == "[") - (char == "]" and classes > 0)
-        separators.append((at, " " if classes else char))
+        char = " " if classes else char
+        depth += (char == "(") - (char == ")")
+        yield at, char, depth
         at += 1
-    return separators
