@@ -78,47 +78,37 @@ def audit_security(flows: Collection[FlowConfig]) -> Iterator[ConfigWarning]:
     """Yield warnings about settings that an attacker on the network, or the author of the file,
     could exploit. Each line is reported once.
     """
-    found = dict.fromkeys(line for flow in flows for line in _flow_warnings(flow))
-    for setting, message, code in found:
-        yield warning(code, setting, message)
+    yield from dict.fromkeys(found for flow in flows for found in _flow_warnings(flow))
 
 
-def _flow_warnings(flow: FlowConfig) -> Iterator[tuple[Setting, str, WarningCode]]:
-    clients = (
-        flow.clients.source_consumer,
-        flow.clients.source_admin,
-        flow.clients.target_producer,
-        flow.clients.target_admin,
-    )
-    for client in clients:
-        for setting, message in _client_secrets(client):
-            yield setting, message, WarningCode.INSECURE
-        for setting, message in _without_protocol(client):
-            yield setting, message, WarningCode.NO_PROTOCOL
+def _flow_warnings(flow: FlowConfig) -> Iterator[ConfigWarning]:
+    clients = flow.clients
+    for client in (*clients.of_source(), clients.target_producer, clients.target_admin):
+        yield from _client_secrets(client)
+        yield from _without_protocol(client)
     for key in (_POLICY, *METHODS):
         custom = flow.settings.get(key)
-        if custom is None or SEPARATES not in custom.value:
-            continue
-        message = (
-            "this module is executed as the current user whenever the file is read, also by "
-            "`check`, `convert` and `--explain`"
-        )
-        yield custom, message, WarningCode.CUSTOM_CODE
+        if custom is not None and SEPARATES in custom.value:
+            message = (
+                "this module is executed as the current user whenever the file is read, also by "
+                "`check`, `convert` and `--explain`"
+            )
+            yield warning(WarningCode.CUSTOM_CODE, custom, message)
 
 
-def _without_protocol(client: ClientProperties) -> Iterator[tuple[Setting, str]]:
-    """Without security.protocol, yield (setting, message) for the first TLS or SASL setting."""
+def _without_protocol(client: ClientProperties) -> Iterator[ConfigWarning]:
+    """Without security.protocol, yield a warning about the first TLS or SASL setting."""
     if SECURITY_PROTOCOL in client:
         return
     for key, protocol in _NEED_A_PROTOCOL.items():
         if key in client and trimmed(client[key]):
             setting = client.origin(key)
             wanted = setting.key.removesuffix(key) + SECURITY_PROTOCOL
-            yield (
-                setting,
+            message = (
                 f"has no effect: {wanted} is not set, so connections are PLAINTEXT; write "
-                f"{wanted} = {protocol}",
+                f"{wanted} = {protocol}"
             )
+            yield warning(WarningCode.NO_PROTOCOL, setting, message)
             return
 
 
@@ -149,15 +139,13 @@ def _holds_secret(setting: Setting) -> bool:
     return setting.key.endswith(_SECRETS) and bool(written)
 
 
-def _client_secrets(client: ClientProperties) -> Iterator[tuple[Setting, str]]:
+def _client_secrets(client: ClientProperties) -> Iterator[ConfigWarning]:
     protocol = trimmed(client.get(SECURITY_PROTOCOL, "")).upper()
     mechanism = trimmed(client.get(_MECHANISM, "")).upper()
     if protocol == "SASL_PLAINTEXT" and mechanism in _IN_CLEAR:
-        yield (
-            client.origin(SECURITY_PROTOCOL),
-            f"{mechanism} over SASL_PLAINTEXT sends {_IN_CLEAR[mechanism]} unencrypted; "
-            "use SASL_SSL",
-        )
+        exposed = _IN_CLEAR[mechanism]
+        message = f"{mechanism} over SASL_PLAINTEXT sends {exposed} unencrypted; use SASL_SSL"
+        yield warning(WarningCode.INSECURE, client.origin(SECURITY_PROTOCOL), message)
     if protocol.startswith("SASL_") and mechanism == "OAUTHBEARER":
         in_clear = [
             key
@@ -168,13 +156,13 @@ def _client_secrets(client: ClientProperties) -> Iterator[tuple[Setting, str]]:
             in_clear.append(_JAAS)
         for key in in_clear:
             message = "over http the client's secret and the token are sent unencrypted; use https"
-            yield client.origin(key), message
+            yield warning(WarningCode.INSECURE, client.origin(key), message)
     if protocol in ("SSL", "SASL_SSL") and not trimmed(client.get(_IDENTIFICATION, "https")):
-        yield (
-            client.origin(_IDENTIFICATION),
-            "empty, so any certificate of a trusted issuer is accepted as the broker's; "
-            "remove the line",
+        message = (
+            "empty, so any certificate of a trusted issuer is accepted as the broker's; remove the "
+            "line"
         )
+        yield warning(WarningCode.INSECURE, client.origin(_IDENTIFICATION), message)
 
 
 _ARROW = "->"
