@@ -199,14 +199,10 @@ def _read_as(connector: Connector, names: Collection[str]) -> ConfigWarning:
 
 def _flow(settings: Mapping[str, Setting]) -> Flow:
     """Return the flow between the aliases, or `source` to `target` if they are not valid names."""
-    aliases = [_alias(settings, side) or side for side in _SIDES]
+    given = ((side, settings.get(f"{side}.cluster.alias")) for side in _SIDES)
+    aliases = [(trimmed(setting.value) if setting else "") or side for side, setting in given]
     named = all(map(_ALIAS.fullmatch, aliases)) and len(set(aliases)) == len(aliases)
     return Flow(*(aliases if named else _SIDES))
-
-
-def _alias(settings: Mapping[str, Setting], side: str) -> str:
-    setting = settings.get(f"{side}.cluster.alias")
-    return "" if setting is None else trimmed(setting.value)
 
 
 def _keys(setting: Setting, flow: Flow) -> Iterator[str]:

@@ -91,7 +91,10 @@ class _ResourceReader:
         self._reader = SectionReader()
         self._secrets = Secrets(secrets)
         self._security = SecurityReader(self._reader, self._secrets)
-        self._collected = Collected()
+        self._settings: dict[str, Setting] = {}
+        self._sections: dict[str, str] = {}
+        """Path of the section of each flow and cluster, by key prefix."""
+        self._warnings: list[ConfigWarning] = []
         self._clusters: dict[str, Node] = {}
 
     @property
@@ -127,8 +130,8 @@ class _ResourceReader:
         target = self._target(spec)
         flows = [self._ends(mirror, target) for mirror in mirrors.items()]
         first = next(iter(self._clusters.values()))
-        self._collected.set("clusters", ", ".join(self._clusters), spec.get("clusters", first))
-        self._collected.set("emit.heartbeats.enabled", "false", mirrors)
+        self._add("clusters", ", ".join(self._clusters), spec.get("clusters", first))
+        self._add("emit.heartbeats.enabled", "false", mirrors)
         runs = [self._mirror(flow, node, fields) for flow, node, fields in flows]
         if not any(runs):
             raise mirrors.refuse(
@@ -136,15 +139,18 @@ class _ResourceReader:
                 "add `sourceConnector: {}` to a mirror",
             )
         pod = pod_of(spec_node.fields())
-        self._collected.settings = with_secrets(self._collected.settings, self._secrets, pod)
+        self._settings = with_secrets(self._settings, self._secrets, pod)
         self._use_secrets(kind)
         self._warn_of_idle_fields(OF_PODS if pod else ())
         return RawConfig(
             file=self._file,
-            settings=Settings(self._collected.settings),
-            warnings=tuple(self._collected.warnings),
+            settings=Settings(self._settings),
+            warnings=tuple(self._warnings),
             errors=self._errors,
-            names=FieldNames(self._collected),
+            names=names_of_fields(
+                {key: setting.field for key, setting in self._settings.items()},
+                self._sections,
+            ),
         )
 
     def _check_version(self, kind: Node) -> None:
@@ -157,7 +163,7 @@ class _ResourceReader:
             if version.text() not in known:
                 # the API group of another vendor, such as IBM
                 what = f"read as {_GROUP}{name}, the same resource"
-                self._collected.warn(version, what, WarningCode.READ_AS)
+                self._warn(version, what, WarningCode.READ_AS)
         else:
             raise version.refuse(
                 f'"{version.text()}" is not a version of {KIND}', f"write {' or '.join(known)}"
@@ -175,15 +181,15 @@ class _ResourceReader:
             alias = self._cluster(node, fields)
             for name, key in _TARGET_KEYS.items():
                 if name in fields:
-                    self._collected.set(f"{alias}.{key}", fields[name].text(), fields[name])
+                    self._add(f"{alias}.{key}", fields[name].text(), fields[name])
             return alias
         connect = spec.get("connectCluster")
         if connect is None:
             return None
         alias = self._known_alias(connect)
         for key, value in _CONNECT_TOPICS.items():
-            if f"{alias}.{key}" not in self._collected.settings:
-                self._collected.set(f"{alias}.{key}", value, connect)
+            if f"{alias}.{key}" not in self._settings:
+                self._add(f"{alias}.{key}", value, connect)
         return alias
 
     def _cluster(self, node: Node, fields: Mapping[str, Node]) -> str:
@@ -201,14 +207,14 @@ class _ResourceReader:
                 "give each cluster one alias of its own",
             )
         self._clusters[alias] = fields["alias"]
-        self._collected.sections[f"{alias}."] = node.path
+        self._sections[f"{alias}."] = node.path
         servers = fields["bootstrapServers"]
-        self._collected.set(f"{alias}.bootstrap.servers", servers.text(), servers)
+        self._add(f"{alias}.bootstrap.servers", servers.text(), servers)
         for pair in self._security.read(fields):
-            self._collected.set(f"{alias}.{pair.key}", pair.value, pair.at)
+            self._add(f"{alias}.{pair.key}", pair.value, pair.at)
         for key, value in (fields["config"].fields() if "config" in fields else {}).items():
             shared = f"{key}.".startswith(f"{PROVIDERS}.")
-            self._collected.set(key if shared else f"{alias}.{key}", value.text(), value)
+            self._add(key if shared else f"{alias}.{key}", value.text(), value)
         return alias
 
     def _known_alias(self, node: Node) -> str:
@@ -246,7 +252,7 @@ class _ResourceReader:
 
     def _mirror(self, flow: Flow, mirror: Node, fields: Mapping[str, Node]) -> bool:
         """Read a mirror. Return True if any of its connectors runs."""
-        self._collected.sections[f"{flow}."] = mirror.path
+        self._sections[f"{flow}."] = mirror.path
         sections = {
             name: self._reader.section(fields[name], CONNECTOR)
             for name in _CONNECTORS
@@ -255,25 +261,25 @@ class _ResourceReader:
         running = {
             name: section for name, section in sections.items() if not self._is_paused(section)
         }
-        self._collected.set(f"{flow}.enabled", "true" if running else "false", mirror)
+        self._add(f"{flow}.enabled", "true" if running else "false", mirror)
         if not running:
             return False
         for name, key in PATTERNS.items():
             if name in fields and not (key == "topics" and _SOURCE not in running):
-                self._collected.set(f"{flow}.{key}", fields[name].text(), fields[name])
+                self._add(f"{flow}.{key}", fields[name].text(), fields[name])
         if "tasksMax" in running.get(_SOURCE, {}):
             tasks = running[_SOURCE]["tasksMax"]
-            self._collected.set(f"{flow}.tasks.max", tasks.text(), tasks)
+            self._add(f"{flow}.tasks.max", tasks.text(), tasks)
         for name, section in running.items():
             if name != _SOURCE and "tasksMax" in section and section["tasksMax"].text() != "1":
                 only = (
                     f"has no effect, because one process does the work of a {name}; set tasksMax "
                     f"of {_SOURCE} for more lanes"
                 )
-                self._collected.warn(section["tasksMax"], only)
+                self._warn(section["tasksMax"], only)
         if _SOURCE not in running:
-            self._collected.set(f"{flow}.topics", "", mirror)
-            self._collected.set(f"{flow}.heartbeats.replication.enabled", "false", mirror)
+            self._add(f"{flow}.topics", "", mirror)
+            self._add(f"{flow}.heartbeats.replication.enabled", "false", mirror)
         self._connectors(flow, running)
         self._switches(flow, mirror, running)
         return True
@@ -297,54 +303,67 @@ class _ResourceReader:
                 owner = section_of(key)
                 is_of_source = key.startswith(_CONSUMER) and ".override." not in key
                 full = f"{flow}.source.{key}" if is_of_source else f"{flow}.{key}"
-                if name == (owner or leading) or (
-                    provider_key(key) and full not in self._collected.settings
-                ):
+                if name == (owner or leading) or (provider_key(key) and full not in self._settings):
                     self._set(full, key, value)
                 elif owner is not None:
-                    self._collected.warn(value, f"has no effect in a {name}; write it in {owner}")
-                elif (before := self._collected.settings.get(full)) is None or (
-                    before.value != value.text()
-                ):
+                    self._warn(value, f"has no effect in a {name}; write it in {owner}")
+                elif (before := self._settings.get(full)) is None or (before.value != value.text()):
                     only = f"all connectors share this key, and the value in {leading} is used"
-                    self._collected.warn(value, only)
+                    self._warn(value, only)
 
     def _set(self, full_key: str, key: str, value: Node) -> None:
         """Set a key of a connector's config. If a field of the resource sets the same key, the
         field takes precedence, as with the operator.
         """
-        before = self._collected.settings.get(full_key) if key in _OF_FIELDS else None
+        before = self._settings.get(full_key) if key in _OF_FIELDS else None
         if before is None:
-            self._collected.set(full_key, value.text(), value)
+            self._add(full_key, value.text(), value)
         elif before.value != value.text():
             over = f"has no effect, because {before.field} on line {before.line} takes precedence"
-            self._collected.warn(value, over)
+            self._warn(value, over)
 
     def _switches(
         self, flow: Flow, mirror: Node, running: Mapping[str, Mapping[str, Node]]
     ) -> None:
-        if f"{flow}.emit.heartbeats.enabled" not in self._collected.settings:
+        if f"{flow}.emit.heartbeats.enabled" not in self._settings:
             on = "true" if _HEARTBEAT in running else "false"
-            self._collected.set(f"{flow}.emit.heartbeats.enabled", on, mirror)
+            self._add(f"{flow}.emit.heartbeats.enabled", on, mirror)
         if _CHECKPOINT not in running:
             for key in ("emit.checkpoints.enabled", "sync.group.offsets.enabled"):
-                self._collected.set(f"{flow}.{key}", "false", mirror)
+                self._add(f"{flow}.{key}", "false", mirror)
 
     # -- the rest of the resource
+
+    def _add(self, key: str, value: str, node: Node) -> None:
+        """Store a value with its line. Raises ConfigError if the key is already set."""
+        before = self._settings.get(key)
+        if before is not None:
+            raise node.refuse(
+                f"already set by {before.field} on line {before.line}", "remove one of them"
+            )
+        self._settings[key] = Setting(
+            key=key, value=value, file=node.file, line=node.line, field=node.path
+        )
+
+    def _warn(self, node: Node, message: str, code: WarningCode = WarningCode.DEAD_KEY) -> None:
+        """Warn of a field: by default, that its key has no effect in its section."""
+        self._warnings.append(
+            ConfigWarning(code=code, file=node.file, line=node.line, key=node.path, message=message)
+        )
 
     def _use_secrets(self, kind: Node) -> None:
         """Add the config provider that reads secrets, if a value refers to a secret."""
         if not self._secrets.is_used:
             return
-        if f"{PROVIDERS}.{PROVIDER}.class" in self._collected.settings:
+        if f"{PROVIDERS}.{PROVIDER}.class" in self._settings:
             raise kind.refuse(
                 f"the config provider name `{PROVIDER}` is needed for secrets",
                 "rename your provider",
             )
-        named = self._collected.settings.pop(PROVIDERS, None)
+        named = self._settings.pop(PROVIDERS, None)
         names = f"{named.value}, {PROVIDER}" if named and named.value.strip() else PROVIDER
-        self._collected.set(PROVIDERS, names, kind)
-        self._collected.set(f"{PROVIDERS}.{PROVIDER}.class", PROVIDER_CLASS, kind)
+        self._add(PROVIDERS, names, kind)
+        self._add(f"{PROVIDERS}.{PROVIDER}.class", PROVIDER_CLASS, kind)
 
     def _warn_of_idle_fields(self, used: tuple[str, ...]) -> None:
         idle = [node for node, field in self._reader.idle if field.name not in used]
@@ -353,7 +372,7 @@ class _ResourceReader:
         listed = ", ".join(f"{node.path} (line {node.line})" for node in idle)
         message = f"without effect: {listed}; see docs/strimzi.md"
         code = WarningCode.NO_MEANING
-        self._collected.warnings.append(
+        self._warnings.append(
             ConfigWarning(code=code, file=self._file, line=None, key="", message=message)
         )
 
@@ -364,29 +383,18 @@ class _ResourceReader:
 _PATTERN_OF: Final = {key: name for name, key in PATTERNS.items()}
 
 
-class FieldNames(Names):
-    """Replaces keys of mm2.properties in messages by the fields of the user's resource."""
+def names_of_fields(fields: Mapping[str, str], sections: Mapping[str, str]) -> Names:
+    """Return Names that replace keys by the fields of a resource. `fields`: the field that sets a
+    key. `sections`: the path of the section of each flow and cluster, by key prefix.
+    """
 
-    def __init__(self, collected: Collected) -> None:
-        self._fields = {key: setting.field for key, setting in collected.settings.items()}
-        self._sections = dict(collected.sections)
-        flows = [re.escape(section) for section in self._sections if ARROW in section]
-        # a word that begins with an alias may be a topic, so only known keys are replaced
-        of_clusters = {section for section in self._sections if ARROW not in section}
-        keys = {section + BOOTSTRAP_SERVERS for section in of_clusters} | {
-            key for key in self._fields if key.startswith(tuple(of_clusters))
-        }
-        known = sorted(map(re.escape, keys), key=len, reverse=True)
-        flow_keys = [f"(?:{'|'.join(flows)}){REST}"] if flows else []
-        super().__init__("|".join([*flow_keys, *known]), self._field)
-
-    def _field(self, key: str) -> str:
-        if key in self._fields:
-            return self._fields[key]
-        section = next((section for section in self._sections if key.startswith(section)), None)
+    def name_of(key: str) -> str:
+        if key in fields:
+            return fields[key]
+        section = next((section for section in sections if key.startswith(section)), None)
         if section is None:
             return key
-        path, rest = self._sections[section], key[len(section) :]
+        path, rest = sections[section], key[len(section) :]
         if ARROW not in section:
             name = "bootstrapServers" if rest == BOOTSTRAP_SERVERS else f"config.{rest}"
             return f"{path}.{name}"
@@ -395,32 +403,14 @@ class FieldNames(Names):
         rest = rest.removeprefix("source.") if rest.startswith("source.consumer.") else rest
         return f"{path}.{section_of(rest) or _SOURCE}.config.{rest}"
 
-
-class Collected:
-    """Collects settings, each of which is set at most once, and warnings."""
-
-    def __init__(self) -> None:
-        self.settings: dict[str, Setting] = {}
-        self.sections: dict[str, str] = {}
-        """Path of the section of each flow and cluster, by key prefix."""
-        self.warnings: list[ConfigWarning] = []
-
-    def set(self, key: str, value: str, node: Node) -> None:
-        """Store a value with its line. Raises ConfigError if the key is already set."""
-        before = self.settings.get(key)
-        if before is not None:
-            raise node.refuse(
-                f"already set by {before.field} on line {before.line}", "remove one of them"
-            )
-        self.settings[key] = Setting(
-            key=key, value=value, file=node.file, line=node.line, field=node.path
-        )
-
-    def warn(self, node: Node, message: str, code: WarningCode = WarningCode.DEAD_KEY) -> None:
-        """Warn of a field: by default, that its key has no effect in its section."""
-        self.warnings.append(
-            ConfigWarning(code=code, file=node.file, line=node.line, key=node.path, message=message)
-        )
+    flows = [re.escape(section) for section in sections if ARROW in section]
+    # a word that begins with an alias may be a topic, so only known keys are replaced
+    of_clusters = tuple(section for section in sections if ARROW not in section)
+    keys = {section + BOOTSTRAP_SERVERS for section in of_clusters}
+    keys |= {key for key in fields if key.startswith(of_clusters)}
+    known = sorted(map(re.escape, keys), key=len, reverse=True)
+    flow_keys = [f"(?:{'|'.join(flows)}){REST}"] if flows else []
+    return Names("|".join([*flow_keys, *known]), name_of)
 
 
 KIND: Final = "KafkaMirrorMaker2"
