@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from twinlog.config.flow.precedence import setting_of
 from twinlog.config.flow.schema import FlowConfig, HeartbeatConfig, MirrorConfig
 from twinlog.config.keys.client_keys import BOOTSTRAP_SERVERS, SECURITY_PROTOCOL, is_connection_key
 from twinlog.config.keys.key_table import DEFINITIONS, RENAMED, KeyKind
@@ -59,16 +60,12 @@ def effective(config: FlowConfig) -> dict[str, Effective]:
         if name in RENAMED:
             continue  # a deprecated name; the setting is also present under its new name
         value = _canonical(name, setting)
-        if name not in DEFINITIONS or name in ACT_WHEN_GIVEN or value != _default(name):
+        is_written = name not in DEFINITIONS or name in ACT_WHEN_GIVEN
+        if is_written or value != _canonical(name, setting_of({}, name)):
             by_name[name] = Effective(value=value, setting=setting)
     for name, value in _lone_heartbeats(config):
         by_name[name] = Effective(value=value, setting=None)
     return by_name
-
-
-def is_of_connection(name: str) -> bool:
-    """Return True if a name configures the connection of any client to a cluster."""
-    return is_connection_key(_without_prefix(name))
 
 
 def as_written(config: FlowConfig, name: str) -> str:
@@ -78,11 +75,6 @@ def as_written(config: FlowConfig, name: str) -> str:
             name = f"{alias}.{name.removeprefix(side).removeprefix('cluster.')}"
             break
     return shown_key(name)
-
-
-def _default(name: str) -> str:
-    default = DEFINITIONS[name].default or ""
-    return _canonical(name, Setting(key=name, value=default, file="<default>"))
 
 
 def _canonical(name: str, setting: Setting) -> str:
@@ -142,7 +134,7 @@ def digests(config: FlowConfig) -> dict[str, str]:
     out: dict[str, str] = {}
     for name, value in effective(config).items():
         is_secret = value.setting is not None and value.setting.secret
-        if is_secret or is_of_connection(name):
+        if is_secret or is_connection_key(_without_prefix(name)):
             continue
         digest = hashlib.sha256(value.value.encode()).hexdigest()
         out[as_written(config, name)] = digest[:DIGEST_CHARACTERS]

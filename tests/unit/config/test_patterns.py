@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from twinlog.config.regex.patterns import compile_java, compile_names, has_lone_star
+from twinlog.config.regex.patterns import compile_java, compile_names
 from twinlog.config.regex.reader import RegexProblem
 
 
@@ -126,8 +126,6 @@ def test_no_entries_match_nothing() -> None:
 
 def test_a_lone_star_is_everything() -> None:
     assert compile_names(["*"]).matches("anything")
-    assert has_lone_star(["a", "*"])
-    assert not has_lone_star([".*"])
 
 
 TOKENS = [

@@ -26,14 +26,14 @@ from twinlog.config.advice.effects import (
     judge_general,
     why_without_effect,
 )
-from twinlog.config.files.providers import has_variable, provider_key, without_variables
+from twinlog.config.files.providers import VARIABLE, provider_key
 from twinlog.config.flow.custom_classes import METHODS, SEPARATES
 from twinlog.config.flow.policies import IDENTITY_CLASS, SEPARATOR, SOURCE_ALIAS, is_blank
 from twinlog.config.flow.precedence import cluster_settings, enabled_or_why_not, prefixes
 from twinlog.config.flow.schema import FlowConfig, PolicyKind
 from twinlog.config.keys.client_keys import SECURITY_PROTOCOL, is_connection_key
 from twinlog.config.keys.key_table import OWN_FLOW_NAMES, OWN_PREFIX, OWN_PROCESS_NAMES, RENAMED
-from twinlog.config.regex.patterns import compile_java, has_lone_star
+from twinlog.config.regex.patterns import LONE_STAR, compile_java
 from twinlog.config.regex.reader import RegexProblem
 from twinlog.config.strimzi.secrets import UNGIVEN, UNREAD
 from twinlog.config.values.nearest import nearest, suggestion
@@ -133,7 +133,7 @@ def audit_secrets(raw: Settings) -> Iterator[ConfigWarning]:
 def _holds_secret(setting: Setting) -> bool:
     if setting.from_provider:
         return False
-    written = without_variables(setting.without_placeholders)
+    written = VARIABLE.sub("", setting.without_placeholders)
     if setting.key.endswith(_JAAS):
         return _SECRET_OF_JAAS.search(written) is not None
     return setting.key.endswith(_SECRETS) and bool(written)
@@ -296,7 +296,7 @@ def audit_values(raw: Settings) -> Iterator[ConfigWarning]:
         if not setting.secret and has_comment(setting.value):
             message = "what looks like a comment is part of the value; put it on a line of its own"
             yield warning(WarningCode.COMMENT_IN_VALUE, setting, message)
-        if not setting.from_provider and has_variable(setting.value):
+        if not setting.from_provider and VARIABLE.search(setting.value):
             message = "${..} is not resolved: no provider of config.providers has a value for it"
             if "${strimzienv:" in setting.value:
                 message += (
@@ -362,7 +362,7 @@ def audit_patterns(flows: Collection[FlowConfig]) -> Iterator[ConfigWarning]:
 
 def _pattern_warnings(name: str, setting: Setting) -> Iterator[ConfigWarning]:
     entries = to_list(setting)
-    if has_lone_star(entries):
+    if LONE_STAR in entries:
         message = (
             "`*` is not a regular expression; it is read as `.*`, but MirrorMaker 2 rejects it"
         )

@@ -155,26 +155,14 @@ _OF_ANY: Final = {
 }
 
 
-def _without_meaning(role: Role) -> dict[str, str]:
-    meanings: dict[str, str] = {}
-    for group in (_WITHOUT[role], _OF_ANY):
-        for names, meaning in group.items():
-            meanings |= dict.fromkeys(words(names), meaning)
-    return meanings
-
-
 def _rows() -> tuple[ClientKey, ...]:
     rows = list(_ACTING)
     known = {(row.role, row.name) for row in rows}
     for role, keys in CLIENT_KEYS.items():
-        without = _without_meaning(role)
+        groups = (*_WITHOUT[role].items(), *_OF_ANY.items())
+        without = {name: meaning for names, meaning in groups for name in words(names)}
         rows += (
-            ClientKey(
-                role=role,
-                name=name,
-                support=Support.NO_MEANING,
-                meaning=without[name],
-            )
+            ClientKey(role=role, name=name, support=Support.NO_MEANING, meaning=without[name])
             for name in sorted(keys)
             if (role, name) not in known and not is_connection_key(name)
         )

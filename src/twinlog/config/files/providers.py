@@ -24,7 +24,7 @@ from twinlog.config.regex.reader import RegexProblem
 from twinlog.config.values.origin import LookedUp, Setting, Settings, refuse
 from twinlog.config.values.types import to_list
 
-_VARIABLE = re.compile(r"\$\{([^}]*?):(([^}]*?):)?([^}]*?)\}")
+VARIABLE = re.compile(r"\$\{([^}]*?):(([^}]*?):)?([^}]*?)\}")
 PROVIDERS = "config.providers"
 PACKAGE = "org.apache.kafka.common.config.provider."
 
@@ -62,15 +62,6 @@ def provider_key(key: str) -> bool:
 def provider_scopes(settings: Mapping[str, Setting]) -> list[str]:
     """Return the prefix of each `config.providers` key: an empty text, `A.` or `A->B.`."""
     return [key.removesuffix(PROVIDERS) for key in settings if f".{key}".endswith(f".{PROVIDERS}")]
-
-
-def has_variable(value: str) -> bool:
-    """Return True if a value has text that looks like a variable."""
-    return _VARIABLE.search(value) is not None
-
-
-def without_variables(value: str) -> str:
-    return _VARIABLE.sub("", value)
 
 
 def _providers_of(
@@ -121,7 +112,7 @@ def _resolved(setting: Setting, providers: Mapping[str, Provider]) -> Setting:
         files.append(found[1])
         return found[0]
 
-    value = _VARIABLE.sub(value_of, setting.value)
+    value = VARIABLE.sub(value_of, setting.value)
     if not files:
         return setting
     looked_up = LookedUp(

@@ -525,7 +525,7 @@ def _negate(expression: str) -> str:
 
 
 EVERYTHING = ".*"
-_LONE_STAR = "*"
+LONE_STAR = "*"
 
 
 @dataclass(frozen=True, slots=True)
@@ -553,8 +553,7 @@ class NamePattern:
 def compile_names(entries: Sequence[str], *, is_negated: bool = False) -> NamePattern:
     """Compile a list. Raises RegexProblem, whose column refers to `joined(entries)`.
 
-    An entry `*` is invalid in Java and always meant as `.*`, so it is read as `.*`. `has_lone_star`
-    detects such an entry, so that callers can warn.
+    An entry LONE_STAR is invalid in Java and always meant as `.*`, so it is read as `.*`.
     """
     regex = compile_java(joined(entries)) if entries else None
     return NamePattern(tuple(entries), regex, is_negated=is_negated)
@@ -562,8 +561,4 @@ def compile_names(entries: Sequence[str], *, is_negated: bool = False) -> NamePa
 
 def joined(entries: Sequence[str]) -> str:
     """Return the entries of a list as one expression, joined with `|`."""
-    return "|".join(EVERYTHING if entry == _LONE_STAR else entry for entry in entries)
-
-
-def has_lone_star(entries: Sequence[str]) -> bool:
-    return _LONE_STAR in entries
+    return "|".join(EVERYTHING if entry == LONE_STAR else entry for entry in entries)
