@@ -239,30 +239,18 @@ def _connect_keys(config: FlowConfig) -> Iterator[ExplainedKey]:
 
 
 def _client_keys(config: FlowConfig) -> Iterator[ExplainedKey]:
-    source, target = config.flow.source, config.flow.target
-    yield from _merge_repeated(
-        *_explain_client(config.clients.source_consumer, source, Role.CONSUMER),
-        *_explain_client(config.clients.source_admin, source, Role.ADMIN),
-    )
-    yield from _merge_repeated(
-        *_explain_client(config.clients.target_producer, target, Role.PRODUCER),
-        *_explain_client(config.clients.target_admin, target, Role.ADMIN),
-    )
-
-
-def _merge_repeated(*keys: ExplainedKey) -> Iterator[ExplainedKey]:
-    """Merge keys that come from one line into one ExplainedKey. Such a line sets a connection
-    setting of several clients.
-    """
-    rows: dict[ExplainedKey, list[str]] = {}
-    for key in keys:
-        base, bracket, who = key.meaning.partition(" (")
-        if key.file and base == _CONNECTION and bracket:
-            rows.setdefault(replace(key, meaning=base), []).append(who.removesuffix(")"))
-        else:
-            rows[key] = []
-    for key, clients in rows.items():
-        yield replace(key, meaning=f"{key.meaning} ({', '.join(clients)})") if clients else key
+    clients = config.clients
+    source = {Role.CONSUMER: clients.source_consumer, Role.ADMIN: clients.source_admin}
+    target = {Role.PRODUCER: clients.target_producer, Role.ADMIN: clients.target_admin}
+    for alias, by_role in ((config.flow.source, source), (config.flow.target, target)):
+        # a line may set a connection setting of several clients
+        users: dict[ExplainedKey, list[str]] = {}
+        for role, client in by_role.items():
+            for key in _explain_client(client, alias, role):
+                users.setdefault(key, []).append(f"{alias}.{role}.*")
+        for key, names in users.items():
+            of_clients = f"{_CONNECTION} ({', '.join(names)})"
+            yield replace(key, meaning=of_clients) if key.meaning == _CONNECTION else key
 
 
 def _explain_client(client: ClientProperties, alias: str, role: Role) -> Iterator[ExplainedKey]:
@@ -276,7 +264,7 @@ def _explain_client(client: ClientProperties, alias: str, role: Role) -> Iterato
         if row is None and not is_connection_key(name):
             continue  # unknown keys are reported as warnings
         support = Support.ACTS if row is None else row.support
-        meaning = f"{_CONNECTION} ({alias}.{role}.*)" if row is None else row.meaning
+        meaning = _CONNECTION if row is None else row.meaning
         if name in client:
             yield _explain(client.origin(name), support, meaning)
         else:
