@@ -116,17 +116,14 @@ def start_jvm(spark: SparkOptions, options: Sequence[str]) -> Gateway:
     java = java_command()
     home = Path(pyspark.__file__).parent
     folder = temporary_folder("twinlog-spark-")
+    memory = spark.user_settings.get(DRIVER_MEMORY)
     command = [
         str(java),
         "-cp",
         f"{home}/jars/*",
         *JVM_FLAGS,
         *archive_flags(spark_archive()),
-        *(
-            [f"-Xmx{spark.user_settings[DRIVER_MEMORY]}"]
-            if DRIVER_MEMORY in spark.user_settings
-            else ()
-        ),
+        *([] if memory is None else [f"-Xmx{memory}"]),
         *options,
         *shlex.split(spark.user_settings.get(DRIVER_OPTIONS, "")),
         *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPEN_PACKAGES),

@@ -248,8 +248,7 @@ class _ChainReader:
             case Action.INSERT:
                 header = self.needed(key, "header", kind).value
                 literal = self.option(f"{key}.value.literal")
-                if literal is None:
-                    literal = self.needed(key, "value.literal", kind)
+                literal = literal or self.needed(key, "value.literal", kind)
                 return replace(step, headers=(header,), value=_header_value(literal))
 
     def _predicate(
@@ -294,9 +293,7 @@ class _ChainReader:
         if short == _BY_TIME:
             raise _separates_error(kind, "by their timestamps")
         regex = self.needed(key, "regex", kind)
-        replacement = self.option(f"{key}.replacement")
-        if replacement is None:
-            replacement = self.needed(key, "replacement", kind)
+        replacement = self.option(f"{key}.replacement") or self.needed(key, "replacement", kind)
         router = to_router(
             name, regex, replacement, topics.entries[0], is_negated=topics.is_negated
         )

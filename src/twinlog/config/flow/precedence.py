@@ -36,19 +36,12 @@ def cluster_settings(raw: Settings, alias: str) -> Settings:
     connection settings for keys without such a line.
     """
     settings = raw.stripped(f"{alias}.")
-    connection = {name: settings[name] for name in settings if is_connection_key(name)}
-    general = {name: raw[name] for name in raw if is_connection_key(name)}
-    for name, setting in connection.items():
-        _fill_roles(settings, name, setting)
-    for name, setting in general.items():
-        _fill_roles(settings, name, setting)
+    own, general = _connection_settings(settings), _connection_settings(raw)
+    for name, setting in (*own.items(), *general.items()):
+        for role in Role:
+            settings.setdefault(f"{role}.{name}", setting)
         settings.setdefault(name, setting)
     return Settings(settings)
-
-
-def _fill_roles(settings: dict[str, Setting], name: str, setting: Setting) -> None:
-    for role in Role:
-        settings.setdefault(f"{role}.{name}", setting)
 
 
 def flow_settings(raw: Settings, flow: Flow) -> Settings:
