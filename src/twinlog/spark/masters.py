@@ -13,7 +13,7 @@ from pyspark import SparkContext
 from twinlog.errors import Disconnected
 from twinlog.flow_log import NEWS
 from twinlog.quantities import plural
-from twinlog.spark.options import is_local, local_slots
+from twinlog.spark.options import LOCAL, is_local
 
 log = logging.getLogger(__name__)
 
@@ -38,9 +38,10 @@ def local_master(
     The second number is added if it is missing, because a local master repeats failed tasks only if
     it is set (`spark.task.maxFailures` is for clusters).
     """
-    if master is None:
+    match = None if master is None else LOCAL.fullmatch(master)
+    if match is None:
         return f"local[{2 * lanes + 2},{failures_allowed}]"
-    slots, failures = local_slots(master)
+    slots, failures = match.groups()
     return f"local[{cores if slots == '*' else slots or 1},{failures or failures_allowed}]"
 
 

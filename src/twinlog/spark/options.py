@@ -57,7 +57,8 @@ NEEDED: Final = {
 CLIENT: Final = "client"
 
 _OTHERS: Final = re.compile(r"yarn|(?:spark|k8s)://.+|local-cluster\[.+\]")
-_LOCAL: Final = re.compile(r"local(?:\[(\*|\d+)(?:,\s*(\*|\d+))?\])?")
+LOCAL: Final = re.compile(r"local(?:\[(\*|\d+)(?:,\s*(\*|\d+))?\])?")
+"""Matches `local[SLOTS,FAILURES]`: task slots or `*`, and permitted failures of a task."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,7 +152,7 @@ def spark_options(
 
 def is_local(master: str | None) -> bool:
     """Return True if lanes run in processes of this machine. False for `local-cluster[...]`."""
-    return master is None or _LOCAL.fullmatch(master) is not None
+    return master is None or LOCAL.fullmatch(master) is not None
 
 
 def is_submitted() -> bool:
@@ -162,14 +163,6 @@ def is_submitted() -> bool:
     return (
         "PYSPARK_GATEWAY_PORT" in os.environ and b"org.apache.spark.deploy." in parent.read_bytes()
     )
-
-
-def local_slots(master: str) -> tuple[str | None, str | None]:
-    """Return the two values in `local[SLOTS,FAILURES]`: the number of task slots or `*`, and the
-    permitted failures of a task. Each value is None if the text lacks it.
-    """
-    match = _LOCAL.fullmatch(master)
-    return (match[1], match[2]) if match else (None, None)
 
 
 def spark_home() -> Path:

@@ -17,11 +17,11 @@ from twinlog.config.flow.connect import CHAIN, CONNECT_PREFIXES
 from twinlog.config.flow.precedence import prefixes
 from twinlog.config.flow.schema import FlowConfig, MirrorConfig
 from twinlog.config.flow.transforms import TRANSFORM_KEYS, TRANSFORMS_PREFIX
-from twinlog.config.flow.tuning import MOST_REQUEST_BYTES, exceeds_limit
+from twinlog.config.flow.tuning import MOST_REQUEST_BYTES
 from twinlog.config.keys.client_keys import CLIENT_KEYS, Role, is_connection_key, words
 from twinlog.config.keys.key_table import DEFINITIONS, RENAMED, Support, worker_meaning
 from twinlog.config.values.origin import ClientProperties, Setting, Settings, shown_key
-from twinlog.config.values.types import trimmed
+from twinlog.config.values.types import to_number, trimmed
 
 _PRODUCER, _CONSUMER, _ADMIN = Role.PRODUCER, Role.CONSUMER, Role.ADMIN
 
@@ -348,9 +348,8 @@ def _differences(config: FlowConfig) -> Iterator[str]:
         )
     if "linger.ms" in producer:
         yield f"{producer.origin('linger.ms').key}: always 0; records are sent when they arrive"
-    if "max.request.size" in producer and exceeds_limit(
-        asked := producer.origin("max.request.size")
-    ):
+    asked = producer.origin("max.request.size") if "max.request.size" in producer else None
+    if asked is not None and to_number(asked, width="int", low=0) > MOST_REQUEST_BYTES:
         yield (
             f"{asked.key}: {asked.value} is limited to {MOST_REQUEST_BYTES} (64 MiB): brokers "
             "accept requests of at most 100 MiB (socket.request.max.bytes), and the last batch of "

@@ -69,52 +69,45 @@ def read_tuning(
     setting twinlog.compression. `gathers` is True if twinlog.latency = balanced.
     """
     usual = Tuning()
-    least_bytes = _size(consumer, "fetch.min.bytes", usual.fetch_least_bytes)
+    least_bytes = _number(consumer, "fetch.min.bytes", usual.fetch_least_bytes)
     return Tuning(
-        fetch_bytes=_size(consumer, "fetch.max.bytes", usual.fetch_bytes),
-        partition_fetch_bytes=_size(
+        fetch_bytes=_number(consumer, "fetch.max.bytes", usual.fetch_bytes),
+        partition_fetch_bytes=_number(
             consumer, "max.partition.fetch.bytes", usual.partition_fetch_bytes
         ),
         fetch_least_bytes=least_bytes,
         fetch_wait_ms=max(
             LEAST_WAIT_MS,
-            min(MOST_WAIT_MS, _size(consumer, "fetch.max.wait.ms", usual.fetch_wait_ms)),
+            min(MOST_WAIT_MS, _number(consumer, "fetch.max.wait.ms", usual.fetch_wait_ms)),
         ),
         # no gathering with fetch.min.bytes, which already defines how long records wait
         gather_ms=usual.gather_ms if gathers and least_bytes == 1 else 0,
         request_bytes=min(
-            MOST_REQUEST_BYTES, _size(producer, "max.request.size", usual.request_bytes)
+            MOST_REQUEST_BYTES, _number(producer, "max.request.size", usual.request_bytes)
         ),
-        join_bytes=_size(producer, "batch.size", usual.join_bytes),
+        join_bytes=_number(producer, "batch.size", usual.join_bytes),
         rack=trimmed(consumer["client.rack"]) if "client.rack" in consumer else usual.rack,
         recompression=_recompression(producer, compression),
     )
 
 
-def exceeds_limit(setting: Setting) -> bool:
-    """Return True if this `max.request.size` exceeds the limit, to which it is then reduced."""
-    return to_number(setting, width="int", low=0) > MOST_REQUEST_BYTES
-
-
 def lane_memory(setting: Setting | None, producer: ClientProperties, default: int) -> int:
     """Return twinlog.lane.memory.bytes, else the producer's buffer.memory, else the default."""
-    if setting is not None or "buffer.memory" not in producer:
+    if setting is not None:
         return default
-    asked = to_number(producer.origin("buffer.memory"), width="long", low=0)
-    return max(LEAST_MEMORY_BYTES, asked)
+    return _number(producer, "buffer.memory", default, width="long", least=LEAST_MEMORY_BYTES)
 
 
 def request_timeout_ms(client: ClientProperties, default: int) -> int:
-    if "request.timeout.ms" not in client:
-        return default
-    asked = to_number(client.origin("request.timeout.ms"), width="int", low=0)
-    return max(LEAST_TIMEOUT_MS, asked)
+    return _number(client, "request.timeout.ms", default, least=LEAST_TIMEOUT_MS)
 
 
-def _size(client: ClientProperties, key: str, default: int) -> int:
+def _number(
+    client: ClientProperties, key: str, default: int, *, width: str = "int", least: int = 1
+) -> int:
     if key not in client:
         return default
-    return max(1, to_number(client.origin(key), width="int", low=0))
+    return max(least, to_number(client.origin(key), width=width, low=0))
 
 
 def _recompression(producer: ClientProperties, compression: Setting | None) -> Recompression | None:
