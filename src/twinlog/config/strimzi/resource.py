@@ -210,8 +210,8 @@ class _ResourceReader:
         self._sections[f"{alias}."] = node.path
         servers = fields["bootstrapServers"]
         self._add(f"{alias}.bootstrap.servers", servers.text(), servers)
-        for pair in self._security.read(fields):
-            self._add(f"{alias}.{pair.key}", pair.value, pair.at)
+        for key, text, at in self._security.read(fields):
+            self._add(f"{alias}.{key}", text, at)
         for key, value in (fields["config"].fields() if "config" in fields else {}).items():
             shared = f"{key}.".startswith(f"{PROVIDERS}.")
             self._add(key if shared else f"{alias}.{key}", value.text(), value)

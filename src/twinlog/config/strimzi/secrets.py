@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from twinlog.config.files.providers import PACKAGE, PROVIDERS, provider_scopes
 from twinlog.config.keys.client_keys import SECURITY_PROTOCOL, class_name
@@ -24,6 +24,7 @@ from twinlog.config.strimzi.fields import (
     CLIENT_SECRET,
     PASSWORD_SECRET,
     TLS,
+    Field,
     SectionReader,
 )
 from twinlog.config.strimzi.yaml_nodes import Node
@@ -328,13 +329,10 @@ _PLAIN: Final = _MODULES + "plain.PlainLoginModule"
 _SCRAM: Final = _MODULES + "scram.ScramLoginModule"
 _OAUTH: Final = _MODULES + "oauthbearer.OAuthBearerLoginModule"
 _CUSTOM_PREFIXES: Final = ("sasl.", "ssl.keystore.")
-_TRUE: Final = "true"
 
 
-class KeyValue(NamedTuple):
-    key: str
-    value: str
-    at: Node
+KeyValue = tuple[str, str, Node]
+"""A key without an alias, its value, and the node that sets it."""
 
 
 class SecurityReader:
@@ -354,12 +352,12 @@ class SecurityReader:
             yield from self._trust(tls)
         if authentication is not None:
             pairs = list(self._authentication(authentication, has_tls=tls is not None))
-            is_sasl = any(pair.key == "sasl.mechanism" for pair in pairs)
+            is_sasl = any(key == "sasl.mechanism" for key, _, _ in pairs)
             yield from pairs
         at = authentication if is_sasl else tls
         if at is not None:
             security = "SSL" if tls is not None else "PLAINTEXT"
-            yield KeyValue(SECURITY_PROTOCOL, f"SASL_{security}" if is_sasl else security, at)
+            yield SECURITY_PROTOCOL, f"SASL_{security}" if is_sasl else security, at
 
     def _trust(self, tls: Node) -> Iterator[KeyValue]:
         listed = self._reader.section(tls, TLS).get("trustedCertificates")
@@ -367,8 +365,8 @@ class SecurityReader:
             text for entry in (listed.items() if listed else ()) for text in self._files(entry)
         ]
         if listed is not None and certificates:
-            yield KeyValue("ssl.truststore.type", "PEM", listed)
-            yield KeyValue("ssl.truststore.certificates", "\n".join(certificates), listed)
+            yield "ssl.truststore.type", "PEM", listed
+            yield "ssl.truststore.certificates", "\n".join(certificates), listed
 
     def _files(self, entry: Node) -> list[str]:
         fields = self._reader.section(entry, CERTIFICATE)
@@ -403,27 +401,19 @@ class SecurityReader:
         fields = self._reader.section(node, CERTIFICATE_AND_KEY)
         secret = _required(node, fields, "secretName")
         chain, key = _required(node, fields, "certificate"), _required(node, fields, "key")
-        yield KeyValue("ssl.keystore.type", "PEM", node)
-        yield KeyValue("ssl.keystore.certificate.chain", self._secrets.text(secret, chain), chain)
-        yield KeyValue("ssl.keystore.key", self._secrets.text(secret, key), key)
+        yield "ssl.keystore.type", "PEM", node
+        yield "ssl.keystore.certificate.chain", self._secrets.text(secret, chain), chain
+        yield "ssl.keystore.key", self._secrets.text(secret, key), key
 
     def _password(
         self, node: Node, fields: Mapping[str, Node], kind: Node, mechanism: str, module: str
     ) -> Iterator[KeyValue]:
         user = _required(node, fields, "username")
         source = _required(node, fields, "passwordSecret")
-        parts = self._reader.section(source, PASSWORD_SECRET)
-        password = self._secrets.text(
-            _required(source, parts, "secretName"),
-            _required(source, parts, "password"),
-            in_jaas=True,
-        )
-        yield KeyValue("sasl.mechanism", mechanism, kind)
-        yield KeyValue(
-            "sasl.jaas.config",
-            f'{module} required username="{_escaped(user.text())}" password="{password}";',
-            node,
-        )
+        password = self._jaas_text(source, PASSWORD_SECRET, "password")
+        yield "sasl.mechanism", mechanism, kind
+        options = f'username="{_escaped(user.text())}" password="{password}"'
+        yield "sasl.jaas.config", f"{module} required {options};", node
 
     def _oauth(self, node: Node, fields: Mapping[str, Node], kind: Node) -> Iterator[KeyValue]:
         for name in ("username", "passwordSecret"):
@@ -434,16 +424,18 @@ class SecurityReader:
         endpoint = _required(node, fields, "tokenEndpointUri")
         client = _required(node, fields, "clientId")
         source = _required(node, fields, "clientSecret")
-        parts = self._reader.section(source, CLIENT_SECRET)
-        secret = self._secrets.text(
-            _required(source, parts, "secretName"), _required(source, parts, "key"), in_jaas=True
-        )
+        secret = self._jaas_text(source, CLIENT_SECRET, "key")
         options = f'clientId="{_escaped(client.text())}" clientSecret="{secret}"'
         if "scope" in fields:
             options += f' scope="{_escaped(fields["scope"].text())}"'
-        yield KeyValue("sasl.mechanism", "OAUTHBEARER", kind)
-        yield KeyValue("sasl.oauthbearer.token.endpoint.url", endpoint.text(), endpoint)
-        yield KeyValue("sasl.jaas.config", f"{_OAUTH} required {options};", node)
+        yield "sasl.mechanism", "OAUTHBEARER", kind
+        yield "sasl.oauthbearer.token.endpoint.url", endpoint.text(), endpoint
+        yield "sasl.jaas.config", f"{_OAUTH} required {options};", node
+
+    def _jaas_text(self, source: Node, table: tuple[Field, ...], name: str) -> str:
+        fields = self._reader.section(source, table)
+        secret, key = _required(source, fields, "secretName"), _required(source, fields, name)
+        return self._secrets.text(secret, key, in_jaas=True)
 
     @staticmethod
     def _custom(node: Node, fields: Mapping[str, Node]) -> Iterator[KeyValue]:
@@ -455,8 +447,8 @@ class SecurityReader:
                     f"only keys with {' and '.join(_CUSTOM_PREFIXES)} are allowed here; "
                     "put others into the cluster's `config`",
                 )
-            yield KeyValue(key, value.text(), value)
-        is_sasl = "sasl" in fields and fields["sasl"].text() == _TRUE
+            yield key, value.text(), value
+        is_sasl = "sasl" in fields and fields["sasl"].text() == "true"
         if is_sasl and "sasl.mechanism" not in config:
             raise node.refuse("SASL without a mechanism", "add sasl.mechanism to its `config`")
         if not is_sasl and "sasl.mechanism" in config:
