@@ -26,9 +26,6 @@ from twinlog.config.flow.schema import MirrorConfig
 from twinlog.config.keys.client_keys import CLIENT_KEYS, Role, is_connection_key
 from twinlog.config.keys.key_table import (
     DEFINITIONS,
-    PROCESS_KEYS,
-    WORKER_KEYS,
-    WORKER_MEANINGS,
     Support,
 )
 from twinlog.config.load import load
@@ -151,8 +148,7 @@ def test_no_secret_is_shown(read: Loader) -> None:
     assert hidden["B.ssl.keystore.password"] == "<hidden>"
 
 
-def test_every_key_of_workers_and_clients_has_a_meaning() -> None:
-    assert set(WORKER_MEANINGS) == WORKER_KEYS | PROCESS_KEYS
+def test_every_key_of_clients_has_a_meaning() -> None:
     for role, keys in CLIENT_KEYS.items():
         expected = {name for one, name in MEANING_OF if one is role}
         assert expected == {key for key in keys if not is_connection_key(key)}

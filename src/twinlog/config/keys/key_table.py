@@ -249,34 +249,6 @@ def section_of(key: str) -> str | None:
     return next((section for section, keys in CONNECTOR_ONLY.items() if key in keys), None)
 
 
-WORKER_KEYS = words("""
-    access.control.allow.methods access.control.allow.origin admin.listeners client.id
-    config.storage.replication.factor config.storage.topic connect.protocol
-    connector.client.config.override.policy exactly.once.source.support group.id
-    header.converter header.converter.plugin.version heartbeat.interval.ms
-    inter.worker.key.generation.algorithm inter.worker.key.size inter.worker.key.ttl.ms
-    inter.worker.signature.algorithm inter.worker.verification.algorithms
-    key.converter key.converter.plugin.version listeners metric.reporters metrics.num.samples
-    metrics.recording.level metrics.sample.window.ms offset.flush.interval.ms
-    offset.flush.timeout.ms offset.storage.partitions offset.storage.replication.factor
-    offset.storage.topic plugin.discovery plugin.path rebalance.timeout.ms
-    response.http.headers.config rest.advertised.host.name rest.advertised.listener
-    rest.advertised.port rest.extension.classes scheduled.rebalance.max.delay.ms session.timeout.ms
-    ssl.client.auth status.storage.partitions status.storage.replication.factor status.storage.topic
-    task.shutdown.graceful.timeout.ms topic.creation.enable topic.tracking.allow.reset
-    topic.tracking.enable value.converter value.converter.plugin.version worker.sync.timeout.ms
-    worker.unsync.backoff.ms
-    """)
-"""Keys that are read as `B.key`, for the worker of all flows into B."""
-
-PROCESS_KEYS = words("""
-    clusters dedicated.mode.enable.internal.rest access.control.allow.methods
-    access.control.allow.origin admin.listeners listeners response.http.headers.config
-    rest.advertised.host.name rest.advertised.listener rest.advertised.port rest.extension.classes
-    ssl.client.auth
-    """)
-"""Keys without a prefix that are read once by the process."""
-
 TOP_LEVEL_WORKER_FAMILIES = (
     "offset.storage",
     "status.storage",
@@ -295,6 +267,11 @@ LISTENER_PREFIXES = ("listeners.https.", "admin.listeners.https.")
 
 # The effect of the keys of the process and of Connect's workers, or why they have none.
 
+_OF_REST: Final = (
+    "admin.listeners rest.advertised.host.name rest.advertised.listener rest.advertised.port "
+    "response.http.headers.config access.control.allow.methods access.control.allow.origin "
+    "rest.extension.classes ssl.client.auth"
+)
 _GROUPS: Final = {
     "clusters": "acts: the aliases of the clusters; every ordered pair of them can be a flow",
     "dedicated.mode.enable.internal.rest": "processes find each other through the target",
@@ -303,11 +280,7 @@ _GROUPS: Final = {
         "authentication is configured, it is served at its port of 127.0.0.1. `twinlog mirror "
         "--listen` takes precedence"
     ),
-    "admin.listeners rest.advertised.host.name rest.advertised.listener "
-    "rest.advertised.port response.http.headers.config access.control.allow.methods "
-    "access.control.allow.origin rest.extension.classes ssl.client.auth": (
-        "for MirrorMaker 2's REST API; `twinlog mirror --listen` sets the HTTP address"
-    ),
+    _OF_REST: "for MirrorMaker 2's REST API; `twinlog mirror --listen` sets the HTTP address",
     "exactly.once.source.support": "all copies are exactly once, regardless of this value",
     "offset.flush.interval.ms offset.flush.timeout.ms": (
         "there is nothing to flush, because positions are stored in the target itself"
@@ -353,6 +326,13 @@ WORKER_MEANINGS: Final = {
     name: meaning for names, meaning in _GROUPS.items() for name in words(names)
 }
 
+_OF_PROCESS_ONLY: Final = words("clusters dedicated.mode.enable.internal.rest")
+WORKER_KEYS = frozenset(WORKER_MEANINGS) - _OF_PROCESS_ONLY
+"""Keys that are read as `B.key`, for the worker of all flows into B."""
+
+PROCESS_KEYS = words(f"listeners {_OF_REST}") | _OF_PROCESS_ONLY
+"""Keys without a prefix that are read once by the process."""
+
 _OF_PREFIX: Final = "for Connect's workers, which Twinlog does not have"
 
 
@@ -363,9 +343,9 @@ def worker_meaning(name: str, *, everywhere: bool) -> str | None:
     target if they begin with one of TOP_LEVEL_WORKER_PREFIXES. If the name of such a key is
     unknown, the key has a meaning only if it begins with one of TOP_LEVEL_WORKER_FAMILIES.
     """
-    if name in WORKER_MEANINGS and name in WORKER_KEYS | PROCESS_KEYS:
+    if name in WORKER_MEANINGS:
         return WORKER_MEANINGS[name]
-    if name.startswith(("listeners.https.", "admin.listeners.https.")):
+    if name.startswith(LISTENER_PREFIXES):
         return WORKER_MEANINGS["admin.listeners"]
     family = everywhere and name.startswith(TOP_LEVEL_WORKER_FAMILIES)
     return _OF_PREFIX if family else None
