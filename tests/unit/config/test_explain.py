@@ -24,10 +24,7 @@ from twinlog.config.advice.explanation import (
 )
 from twinlog.config.flow.schema import MirrorConfig
 from twinlog.config.keys.client_keys import CLIENT_KEYS, Role, is_connection_key
-from twinlog.config.keys.key_table import (
-    DEFINITIONS,
-    Support,
-)
+from twinlog.config.keys.key_table import DEFINITIONS, Support
 from twinlog.config.load import load
 from twinlog.wire.compression import GZIP_LEVEL, ZSTD_LEVEL
 

@@ -17,7 +17,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from typing import Final
 
 from twinlog.config.values.origin import Setting, refuse
@@ -87,13 +86,10 @@ class Router:
         return f"transforms.{self.name}"
 
 
-@lru_cache(maxsize=1024)
 def _compiled(expression: str) -> re.Pattern[str]:
     """Return a Java regular expression that is known to be valid, in compiled form."""
-    from twinlog.config.regex.patterns import (
-        compile_java,  # imported here because no lane needs it
-        joined,
-    )
+    # imported here because no lane needs it
+    from twinlog.config.regex.patterns import compile_java, joined
 
     return compile_java(joined((expression,)))
 
