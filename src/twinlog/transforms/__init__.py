@@ -12,9 +12,9 @@ helpers in this package return such functions:
 
 Read `json_fields` and `rows` (the helpers), `loading` (transforms in a configuration), `plan` (the
 check that a transform processes each record separately), then `trial` (`twinlog transform try`).
-`application` runs transforms for lanes (ADR 40). `rounds` runs its Spark jobs, `job_limits` cancels
-late ones, `failing` finds records on which transforms fail, and `memory` limits the memory of the
-application's processes.
+`application` runs transforms for lanes (ADR 40). `rounds` runs its Spark jobs, cancels late ones,
+and finds records on which transforms fail. `memory` limits the memory of the application's
+processes.
 docs/transforms.md has recipes.
 """
 

@@ -22,12 +22,16 @@ from __future__ import annotations
 
 import itertools
 import logging
+import re
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import attrgetter
+from pathlib import PurePath
 from typing import Any, Final, TypeVar
 
 from msgspec import structs
@@ -50,9 +54,7 @@ from twinlog.records.lent import (
     encode_parts,
 )
 from twinlog.records.ranges import COLUMNS
-from twinlog.spark.lease import error_of
-from twinlog.transforms.failing import described, first_failure
-from twinlog.transforms.job_limits import JobWatch
+from twinlog.spark.lease import error_of, has_task
 from twinlog.transforms.plan import record_columns
 from twinlog.transforms.rows import Transform
 
@@ -86,6 +88,77 @@ SLOW_LIMIT: Final = 6
 LEAST_S: Final = 0.001
 QUICK: Final = 24
 """Divisor of the time limit. The next job may be larger if a job took less than the quotient."""
+
+
+# Jobs of the transforms that run for too long, because a function hangs or is slow, are cancelled.
+#
+# The time before the first task of a job begins does not count. In this time, tasks of other jobs
+# have all cores, for example because their records hang, so the job's own records are not the
+# cause. If no core becomes free, the lanes get no answer, and the driver ends the application.
+#
+# One thread watches all jobs, because each thread that calls Spark keeps a connection to the JVM.
+
+LOOK_S: Final = 1.0
+"""Interval in seconds at which the running jobs are checked."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class LimitedJob:
+    """The running job of a group."""
+
+    context: Any
+    group: str
+    left_s: float
+    """Time in seconds after which the job is cancelled."""
+    has_begun: bool = False
+    """True if a task of the job has begun."""
+    is_late: bool = False
+    """True if the job was cancelled."""
+
+    def check(self) -> None:
+        """Subtract LOOK_S from the job's time if a task has begun. Cancel the job if no time is
+        left. Must be called every LOOK_S seconds.
+        """
+        self.has_begun = self.has_begun or has_task(self.context, self.group)
+        self.left_s -= LOOK_S if self.has_begun else 0.0
+        if self.left_s <= 0 and not self.is_late:
+            self.is_late = True
+            self.context.cancelJobGroup(self.group)
+
+
+class JobWatch:
+    """Cancels late jobs. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._jobs: list[LimitedJob] = []
+        self._lock = threading.Lock()
+        self._is_started = False
+
+    def begin(self, context: Any, group: str, limit_s: float) -> LimitedJob:
+        """Watch the job that begins now. `limit_s`: how many seconds the job may run."""
+        job = LimitedJob(context=context, group=group, left_s=limit_s)
+        with self._lock:
+            self._jobs.append(job)
+            if not self._is_started:
+                threading.Thread(target=self._run, name="twinlog-jobs", daemon=True).start()
+                self._is_started = True
+        return job
+
+    def end(self, job: LimitedJob) -> None:
+        """Stop watching the job, because it has ended."""
+        with self._lock:
+            self._jobs.remove(job)
+
+    def _run(self) -> None:
+        while True:
+            time.sleep(LOOK_S)
+            with self._lock:
+                jobs = [*self._jobs]
+            for job in jobs:
+                # if the JVM has ended or the context was stopped, the job has ended, too
+                with suppress(Py4JError, OSError, AttributeError):
+                    job.check()
+
 
 _jobs: Final = itertools.count()
 _watch: Final = JobWatch()
@@ -429,3 +502,68 @@ def split_into_tasks(parts: Sequence[RangePart], cores: int) -> list[list[RangeP
         tasks[least].append(part)
         sizes[least] += part.size
     return tasks
+
+
+# Finds the record on which a transform fails, and describes the failure without the record's
+# values. The text of Spark's error contains a Python traceback or an error condition of Spark. Both
+# may contain values of the record. So only names are used: the exception's class and its line in
+# the code, or the name of Spark's error condition. Texts of `twinlog.transforms.rows.failure`
+# contain no values, so they are returned, without the record that they name.
+
+_TRACE: Final = "Traceback (most recent call last):\n"
+_FRAME: Final = re.compile(r'^ +File "([^"\n]+)", line (\d+), in (\S+)$')
+_CLASS: Final = re.compile(r"[^\W\d][\w.]*")
+_CONDITION: Final = re.compile(r"\[([A-Z][A-Z0-9_]*(?:\.[A-Z0-9_]+)*)\]")
+_CRASHED: Final = "Python worker exited unexpectedly"
+_LOST_TASK: Final = "most recent failure: "
+_JAVA: Final = re.compile(r"\b[\w.$]+(?:Exception|Error)\b")
+
+
+def first_failure(
+    first: int, end: int, why: Callable[[int, int], str | None]
+) -> tuple[int, str] | None:
+    """Return the first record in [first, end) on which a transform fails, with the reason.
+
+    `why` must return why the transform fails for the records in a range, or None if it succeeds.
+    The caller knows that it fails for [first, end). Returns None if it does not fail for any single
+    record.
+    """
+    while end - first > 1:
+        middle = (first + end) // 2
+        if why(first, middle) is None:
+            first = middle
+        else:
+            end = middle
+    reason = why(first, end)
+    return None if reason is None else (first, reason)
+
+
+def described(text: str, part: RangePart) -> str:
+    """Return why a job failed, without values. `part`: the records of the job."""
+    _, is_python, rest = text.rpartition(_TRACE)
+    if is_python and (raised := _python(rest)):
+        return raised
+    own = re.escape(f"{part.topic}-{part.partition} offset {part.first}: ")
+    if user_error := re.search(
+        rf"\[USER_RAISED_EXCEPTION\] {own}([^\n]*?)(?: SQLSTATE: \w+)?$", text, re.M
+    ):
+        return user_error[1]
+    if _CRASHED in text:
+        return f"{_CRASHED}, perhaps because it needs too much memory"
+    cause = text.partition(_LOST_TASK)[2] or text
+    for pattern in (_CONDITION, _JAVA):
+        if match := pattern.search(cause):
+            return match[match.lastindex or 0]
+    return "unknown error"
+
+
+def _python(trace: str) -> str | None:
+    """Return class and line of the exception from the last part of a traceback, or None."""
+    location = ""
+    for line in trace.split("\n"):
+        if frame := _FRAME.match(line):
+            location = f" ({PurePath(frame[1]).name}, line {frame[2]}, in {frame[3]})"
+        elif not line.startswith(" "):
+            kind = _CLASS.match(line)
+            return f"{kind[0]}{location}" if kind else None
+    return None

@@ -24,7 +24,7 @@ EXCLUDED_RULES: Final = "spark.sql.optimizer.excludedRules"
 SETTINGS: Final = {
     **USUAL,
     "spark.ui.enabled": "false",  # the UI would show plans, which contain the options
-    # so that `SparkContext.statusTracker` shows a task as soon as it begins (`job_limits`)
+    # so that `SparkContext.statusTracker` shows a task as soon as it begins (`rounds`)
     "spark.ui.liveUpdate.period": "0",
     "spark.python.daemon.module": "twinlog.records.daemon",
     "spark.sql.session.timeZone": "UTC",

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from twinlog.records.lent import RangePart
-from twinlog.transforms.failing import described, first_failure
+from twinlog.transforms.rounds import described, first_failure
 
 PART: Final = RangePart(port="lane:1", number=1, topic="orders", partition=3, first=17, end=18)
 SECRET: Final = "4111 1111"
