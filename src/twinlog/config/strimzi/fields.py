@@ -39,12 +39,10 @@ class Field:
 
 _USED, _NOTHING, _REFUSED = Use.USED, Use.NO_MEANING, Use.REFUSED
 
+# fmt: off
 RESOURCE: Final = (
-    Field(
-        "apiVersion",
-        _USED,
-        "`kafka.strimzi.io/` and `v1alpha1`, `v1beta2` or `v1`; other groups give a warning",
-    ),
+    Field("apiVersion", _USED,
+          "`kafka.strimzi.io/` and `v1alpha1`, `v1beta2` or `v1`; other groups give a warning"),
     Field("kind", _USED, "`KafkaMirrorMaker2`, or a `List` that has one"),
     Field("metadata", _NOTHING, "names, labels and annotations of Kubernetes"),
     Field("spec", _USED, "the sections below"),
@@ -56,11 +54,8 @@ SPEC: Final = (
     Field("target", _USED, "the target cluster, from v1beta2 on"),
     Field("mirrors", _USED, "one flow per entry"),
     Field("version", _NOTHING, "version of Kafka Connect"),
-    Field(
-        "replicas",
-        _NOTHING,
-        "start as many processes as you need; each flow is led by one of them",
-    ),
+    Field("replicas", _NOTHING,
+          "start as many processes as you need; each flow is led by one of them"),
     Field("image", _NOTHING, "for containers"),
     Field("resources", _NOTHING, "for containers"),
     Field("livenessProbe", _NOTHING, "see /healthz"),
@@ -75,16 +70,10 @@ SPEC: Final = (
     Field("metrics", _NOTHING, "v1alpha1: see /metrics"),
     Field("metricsConfig", _NOTHING, "see /metrics"),
     Field("tracing", _NOTHING, "uses interceptors of Java clients"),
-    Field(
-        "template",
-        _NOTHING,
-        "for Kubernetes objects; only environment variables and mounted secrets are read",
-    ),
-    Field(
-        "externalConfiguration",
-        _NOTHING,
-        "for a container; only environment variables and mounted secrets are read",
-    ),
+    Field("template", _NOTHING,
+          "for Kubernetes objects; only environment variables and mounted secrets are read"),
+    Field("externalConfiguration", _NOTHING,
+          "for a container; only environment variables and mounted secrets are read"),
 )
 CLUSTER: Final = (
     Field("alias", _USED, "alias of the cluster"),
@@ -126,11 +115,8 @@ AUTHENTICATION: Final = (
     Field("username", _USED, "scram, plain"),
     Field("passwordSecret", _USED, "scram, plain"),
     Field("sasl", _USED, "custom: whether SASL is used"),
-    Field(
-        "config",
-        _USED,
-        "custom: keys that begin with `sasl.` or `ssl.keystore.`, or Strimzi's login handler",
-    ),
+    Field("config", _USED,
+          "custom: keys that begin with `sasl.` or `ssl.keystore.`, or Strimzi's login handler"),
     Field("clientId", _USED, "oauth: client credentials"),
     Field("clientSecret", _USED, "oauth: client credentials"),
     Field("tokenEndpointUri", _USED, "oauth: `sasl.oauthbearer.token.endpoint.url`"),
@@ -144,9 +130,8 @@ AUTHENTICATION: Final = (
     Field("accessToken", _REFUSED, "oauth: a fixed token expires"),
     Field("accessTokenLocation", _REFUSED, "oauth: a fixed token expires"),
     Field("refreshToken", _REFUSED, "oauth: only client credentials are supported"),
-    Field(
-        "tlsTrustedCertificates", _REFUSED, "oauth: certificates trusted by this machine are used"
-    ),
+    Field("tlsTrustedCertificates", _REFUSED,
+          "oauth: certificates trusted by this machine are used"),
     Field("disableTlsHostnameVerification", _REFUSED, "oauth: host names are always verified"),
     Field("connectTimeoutSeconds", _NOTHING, "oauth"),
     Field("readTimeoutSeconds", _NOTHING, "oauth"),
@@ -181,6 +166,7 @@ CONNECTOR: Final = (
     Field("listOffsets", _NOTHING, "positions are stored in the target itself"),
     Field("alterOffsets", _NOTHING, "positions are stored in the target itself"),
 )
+# fmt: on
 
 SECTIONS: Final = {
     "the resource": RESOURCE,
