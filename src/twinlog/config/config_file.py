@@ -121,7 +121,14 @@ def _read(path: Path, secrets: Path | None) -> RawConfig:
     data = read_bytes(path, "an mm2.properties file or a KafkaMirrorMaker2 resource")
     text = decode(data)
     if is_resource(path, text):
-        documents = list(parse_yaml(_utf_8(data, path), file=str(path)))
+        try:
+            text = data.decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            line = data.count(b"\n", 0, error.start) + 1
+            raise ConfigError(
+                "YAML must be UTF-8; save the file as UTF-8", file=str(path), line=line
+            ) from error
+        documents = list(parse_yaml(text, file=str(path)))
         connector = find_connector(documents)
         if connector is None:
             return read_resource(documents, file=str(path), secrets=secrets)
@@ -158,13 +165,3 @@ def _completed(raw: RawConfig) -> RawConfig:
         warnings=(*raw.warnings, *warnings),
         names=names_of_connectors(raw.connectors[0].flow),
     )
-
-
-def _utf_8(data: bytes, path: Path) -> str:
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise ConfigError(
-            "YAML must be UTF-8; save the file as UTF-8", file=str(path), line=line
-        ) from error
