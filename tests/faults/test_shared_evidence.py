@@ -35,9 +35,9 @@ from twinlog.control.duties.own_topics import OwnTopics
 from twinlog.mirror.map.offset_map import Mark, PartitionMap
 from twinlog.mirror.names.naming import STATE_TOPIC
 from twinlog.mirror.state.copies import MappedCopies, mapped_copies
-from twinlog.mirror.state.generations import producer_of
 from twinlog.mirror.state.intents import FlowIntents, flow_intents
 from twinlog.survey.replica import Maps
+from twinlog.survey.state_reader import state_rows
 
 pytestmark = [pytest.mark.faults, pytest.mark.broker]
 
@@ -192,8 +192,7 @@ def test_rows_are_noted_again_in_a_state_topic_that_was_recreated(
         delete_topic(rig.target, STATE_TOPIC)
         create_topic(rig.target, STATE_TOPIC, configs={"cleanup.policy": "compact"})
         eventually(lambda: noted(rig).partitions == before, what="the same notes in the new topic")
-        rows = [(r.key, r.value) for r in read_to_end(rig.target_client, STATE_TOPIC, 0)]
-        assert producer in {producer_of(*row) for row in rows}
+        assert producer in state_rows(rig.target_client).producers
         mirror.stop()
 
 

@@ -22,7 +22,7 @@ from twinlog.cluster.net.metadata import TopicMetadata
 from twinlog.cluster.topics.internal_log import append_once
 from twinlog.mirror.names.naming import STATE_TOPIC
 from twinlog.mirror.plan import PartitionPlan
-from twinlog.mirror.state.state_row import encode_row, read_row
+from twinlog.mirror.state.state_row import Rows, encode_row, read_row
 from twinlog.model import NO_TOPIC_ID, TopicPartition
 from twinlog.survey.discovery import shown_by_any
 from twinlog.survey.state_reader import state_rows
@@ -135,9 +135,7 @@ def first_survey_rows(flow: str, identities: Iterable[Identity]) -> list[tuple[b
     ]
 
 
-def first_survey(
-    flow: str, records: Iterable[tuple[bytes | None, bytes | None]]
-) -> frozenset[Identity] | None:
+def first_survey(flow: str, records: Rows) -> frozenset[Identity] | None:
     """Return the partitions of the first complete survey, from (key, value) in log order, or None.
 
     Raises CorruptData for a row that cannot be read.

@@ -35,17 +35,15 @@ from twinlog.cluster.topics.internal_log import read_to_end
 from twinlog.errors import BrokerRefused, TwinlogError, Unreachable, or_raise
 from twinlog.mirror.names.naming import STATE_TOPIC, STATUS_TOPIC
 from twinlog.mirror.plan import PartitionPlan
-from twinlog.mirror.state.copies import MappedCopies, is_mapped_row, mapped_copies
-from twinlog.mirror.state.held_producers import held_producers, is_held_row
-from twinlog.mirror.state.intents import FlowIntents, flow_intents, is_intent_row
+from twinlog.mirror.state.copies import MAPPED, MappedCopies, mapped_copies
+from twinlog.mirror.state.held_producers import HELD, held_producers
+from twinlog.mirror.state.intents import INTENT, FlowIntents, flow_intents
 from twinlog.mirror.state.published import PublishedStatus, published_status
-from twinlog.mirror.state.rows import NO_ROWS, Row, RowFolder, StateRows
-from twinlog.mirror.state.state_row import read_row
+from twinlog.mirror.state.rows import NO_ROWS, RowFolder, StateRows
+from twinlog.mirror.state.state_row import Row
 from twinlog.model import NO_TOPIC_ID, TopicPartition
 from twinlog.survey.rights import denied_error
 from twinlog.wire.error_codes import TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_OR_PARTITION
-
-Rows = Iterable[Row]
 
 STATE_PARTITION: Final = TopicPartition(STATE_TOPIC, 0)
 FOLLOWS_WITHIN_S: Final = 0.5
@@ -251,7 +249,7 @@ class StateReader:
     def __init__(self, target: ClusterClient, flow: str) -> None:
         self._target = target
         self._flow = flow
-        self._intents: dict[bytes, bytes | None] = {}
+        self._intents: dict[bytes | None, bytes | None] = {}
         self._producers: frozenset[int] = frozenset()
         self._mapped: set[Row] = set()
         self._held = False
@@ -288,7 +286,11 @@ class StateReader:
         if before is not None and is_same:
             self._news = replace(before, producers=self._producers)
             return self._news
-        self._take(rows.of(self._flow))
+        # every row can be read, because `producers` raises if one cannot
+        self._intents.update(rows.of(self._flow, INTENT))
+        self._mapped.update(rows.of(self._flow, *MAPPED))
+        for key, value in rows.of(self._flow, HELD):
+            self._held = held_producers(key, value) is not None
         self._news = StateNews(
             intents=flow_intents(self._flow, self._intents.items()),
             producers=self._producers,
@@ -296,17 +298,6 @@ class StateReader:
             mapped=mapped_copies(self._flow, self._mapped),
         )
         return self._news
-
-    def _take(self, rows: Iterable[Row]) -> None:
-        for key, value in rows:
-            if key is not None and is_intent_row(key, self._flow):
-                self._intents[key] = value
-            elif key is not None and is_held_row(key, self._flow):
-                self._held = held_producers(key, value) is not None
-            elif key is not None and is_mapped_row(key, self._flow):
-                self._mapped.add((key, value))
-            elif key is not None and value is not None:
-                read_row(key, value)
 
 
 STATUS_PARTITION: Final = TopicPartition(STATUS_TOPIC, 0)

@@ -34,7 +34,7 @@ from twinlog.errors import TwinlogError, Unauthorized, Unreachable
 from twinlog.mirror.state.generations import Claim, closing_row
 from twinlog.mirror.state.intents import FlowIntents, Intent, IntentKind
 from twinlog.mirror.state.published import PublishedStatus, failed_set_up
-from twinlog.survey.state_reader import Rows
+from twinlog.mirror.state.state_row import Rows
 
 NOW_MS = PUBLISHED.at_ms
 FAILED = structs.replace(

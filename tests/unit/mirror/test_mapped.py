@@ -6,7 +6,6 @@ import pytest
 
 from twinlog.mirror.state.copies import (
     is_known,
-    is_mapped_row,
     losing_map,
     mapped_copies,
     noting_rows,
@@ -70,15 +69,6 @@ def test_all_partitions_of_a_topic_that_lost_its_map_had_a_row() -> None:
     assert known.lost == {AUDIT, COPY}
     assert known.has_row(ORDERS, COPY, 17)
     assert not known.has_row(ORDERS, ANOTHER, 17)
-
-
-def test_rows_of_this_kind_are_known_by_their_key() -> None:
-    key, _ = noting_rows("A->B", (ORDERS, COPY), {0})
-    lost, _ = losing_map("A->B", 4, [COPY])
-    assert is_mapped_row(key, "A->B")
-    assert is_mapped_row(lost, "A->B")
-    assert not is_mapped_row(key, "C->B")
-    assert not is_mapped_row(b"no json", "A->B")
 
 
 def test_without_topic_ids_copies_cannot_be_distinguished() -> None:

@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from twinlog.mirror.state.copies import MappedCopies, copy_rows, is_mapped_row, mapped_copies
+from twinlog.mirror.state.copies import MappedCopies, copy_rows, mapped_copies
 from twinlog.mirror.state.generations import (
     fan_producers,
-    producer_of,
     producers_of,
     producers_of_others,
     winning_claims,
 )
 from twinlog.mirror.state.held_producers import is_held_row
 from twinlog.mirror.state.intents import FlowIntents, flow_intents, is_intent_row
+from twinlog.mirror.state.rows import RowFolder
 from twinlog.mirror.state.state_row import encode_row
 from twinlog.mirror.state.verified import VerifyRun, verify_runs
 from twinlog.survey.newcomers import first_survey
@@ -85,11 +85,12 @@ def test_other_readers_of_the_state_ignore_it() -> None:
     know the kind in its key.
     """
     rows = [WHOLE.encode(), PART.encode()]
+    folder = RowFolder()
     for key, value in rows:
-        assert producer_of(key, value) is None
+        folder.add(key, value)
         assert not is_intent_row(key, "A->B")
         assert not is_held_row(key, "A->B")
-        assert not is_mapped_row(key, "A->B")
+    assert folder.rows().producers == frozenset()
     assert flow_intents("A->B", rows) == FlowIntents()
     assert mapped_copies("A->B", rows) == MappedCopies()
     assert winning_claims(rows) == {} == fan_producers(rows)

@@ -29,11 +29,11 @@ from twinlog.mirror.state.published import (
     published_status,
 )
 from twinlog.mirror.state.rows import NO_ROWS, StateRows
-from twinlog.mirror.state.state_row import row_key
+from twinlog.mirror.state.state_row import Rows, row_key
 from twinlog.mirror.state.verified import VERIFIED, VerifyRun, verify_runs
 from twinlog.quantities import duration
 from twinlog.survey.rights import is_permitted
-from twinlog.survey.state_reader import Rows, rows_since, state_rows
+from twinlog.survey.state_reader import rows_since, state_rows
 from twinlog.wire.error_codes import TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_OR_PARTITION
 
 # Which process ran a flow last, and whether it still runs, from its rows on the target and from the

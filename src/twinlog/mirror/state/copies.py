@@ -50,12 +50,11 @@ topics whose partitions had rows.
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from twinlog.mirror.state.state_row import StateRow, encode_row, read_rows, row
+from twinlog.mirror.state.state_row import Rows, StateRow, encode_row, read_rows, row
 from twinlog.model import NO_TOPIC_ID, TopicId
 
 COPY: Final = "copy"
@@ -116,9 +115,7 @@ class CopyRow(StateRow, frozen=True, kw_only=True):
         )
 
 
-def copy_rows(
-    records: Iterable[tuple[bytes | None, bytes | None]],
-) -> dict[tuple[str, str], CopyRow]:
+def copy_rows(records: Rows) -> dict[tuple[str, str], CopyRow]:
     """Return the newest row of each flow and topic, including those of copies that have ended."""
     out: dict[tuple[str, str], CopyRow] = {}
     for parts, fields in read_rows(records):
@@ -130,6 +127,8 @@ def copy_rows(
 
 _KIND: Final = "mapped"
 _LOST: Final = "map-lost"
+MAPPED: Final = (_KIND, _LOST)
+"""Kinds of rows about copies that have, or had, rows in the map."""
 
 Copy = tuple[TopicId, TopicId]
 """(ID of the source topic, ID of the target topic)"""
@@ -182,18 +181,7 @@ def losing_map(flow: str, generation: int, targets: Iterable[TopicId]) -> tuple[
     return encode_row(["flow", flow, _LOST, generation], {"targets": sorted(targets)})
 
 
-def is_mapped_row(key: bytes, flow: str) -> bool:
-    """Return True if this is the key of a state topic row about which copies of this flow have, or
-    had, rows in the map.
-    """
-    try:
-        parts = json.loads(key)
-        return bool(parts[1] == flow and parts[2] in (_KIND, _LOST))
-    except (ValueError, LookupError, TypeError):
-        return False
-
-
-def mapped_copies(flow: str, records: Iterable[tuple[bytes | None, bytes | None]]) -> MappedCopies:
+def mapped_copies(flow: str, records: Rows) -> MappedCopies:
     """Return what all rows of the flow state about rows of its copies in the map. `records`: (key,
     value) of the state topic, in any order.
     """

@@ -39,11 +39,10 @@ no intents, and no records in the logs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from twinlog.mirror.state.state_row import StateRow, encode_row, read_row, read_rows, row
+from twinlog.mirror.state.state_row import Rows, StateRow, encode_row, read_row, read_rows, row
 
 WROTE: Final = "wrote"
 OF_PRODUCERS: Final = ("generation", "producer", WROTE)
@@ -83,9 +82,7 @@ def producer_row(flow: str, number: int, claimant: str, producer_id: int) -> tup
     return encode_row(key, {"producer_id": producer_id})
 
 
-def rows_to_remove(
-    flow: str, generation: int, records: Iterable[tuple[bytes | None, bytes | None]]
-) -> list[tuple[bytes, bytes | None]]:
+def rows_to_remove(flow: str, generation: int, records: Rows) -> list[tuple[bytes, bytes | None]]:
     """Return tombstones for the flow's claims below a generation that has won, and for the rows
     that closed these claims. Before the tombstones comes a row (`has_written_row`) for each
     producer ID that is in none but these claims.
@@ -120,9 +117,7 @@ def rows_to_remove(
     return [*wrote, *((key, None) for key in keys)]
 
 
-def fan_producers(
-    records: Iterable[tuple[bytes | None, bytes | None]],
-) -> dict[tuple[str, int], int]:
+def fan_producers(records: Rows) -> dict[tuple[str, int], int]:
     """Return the producer IDs of keyed topics, by (flow, source partition). If there are several
     rows, the first one in the log counts.
     """
@@ -142,7 +137,7 @@ class FlowHistory:
     """Whether the latest generation has ended cleanly, with all lanes drained."""
 
 
-def winning_claims(records: Iterable[tuple[bytes | None, bytes | None]]) -> dict[str, FlowHistory]:
+def winning_claims(records: Rows) -> dict[str, FlowHistory]:
     """Return the newest leadership of every flow. `records`: (key, value) of the state topic in log
     order.
     """
@@ -159,7 +154,7 @@ def winning_claims(records: Iterable[tuple[bytes | None, bytes | None]]) -> dict
     return out
 
 
-def producers_of(flow: str, records: Iterable[tuple[bytes | None, bytes | None]]) -> frozenset[int]:
+def producers_of(flow: str, records: Rows) -> frozenset[int]:
     """Return every producer ID under which a generation of the flow may have written.
 
     Producer IDs of keyed topics' partitions are included only if the rows that assign them were
@@ -172,9 +167,7 @@ def producers_of(flow: str, records: Iterable[tuple[bytes | None, bytes | None]]
     )
 
 
-def producers_of_others(
-    flow: str, records: Iterable[tuple[bytes | None, bytes | None]]
-) -> frozenset[int]:
+def producers_of_others(flow: str, records: Rows) -> frozenset[int]:
     """Return every producer ID under which other Twinlog flows may have written to this cluster."""
     return frozenset(
         int(fields["producer_id"])
@@ -192,13 +185,3 @@ def has_written_row(flow: str, producer_id: int) -> tuple[bytes, bytes]:
     """
     key = ["flow", flow, WROTE, producer_id]
     return encode_row(key, {"producer_id": producer_id})
-
-
-def producer_of(key: bytes | None, value: bytes | None) -> int | None:
-    """Return the producer ID that a row of the state topic assigns to a flow or to some of its
-    partitions. Return None for other rows.
-    """
-    if key is None or value is None:
-        return None
-    parts, fields = read_row(key, value)
-    return int(fields["producer_id"]) if parts[2] in OF_PRODUCERS else None

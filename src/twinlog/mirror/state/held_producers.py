@@ -10,10 +10,10 @@ from typing import Final
 
 from twinlog.mirror.state.state_row import StateRow, read_row, row
 
-_KIND: Final = "producers-held"
+HELD: Final = "producers-held"
 
 
-@row(_KIND)
+@row(HELD)
 class HeldProducers(StateRow, frozen=True, kw_only=True):
     """The producer quotas that one flow has set on its source. A flow's newest row counts."""
 
@@ -26,16 +26,16 @@ class HeldProducers(StateRow, frozen=True, kw_only=True):
 
 def is_held_row(key: bytes | None, flow: str) -> bool:
     try:
-        return bool(json.loads(key or b"null") == ["flow", flow, _KIND])
+        return bool(json.loads(key or b"null") == ["flow", flow, HELD])
     except ValueError:
         return False
 
 
-def held_producers(key: bytes, value: bytes | None) -> HeldProducers | None:
+def held_producers(key: bytes | None, value: bytes | None) -> HeldProducers | None:
     """Decode the row. Return None if it states that no quota is set. Raises CorruptData if the row
     is invalid.
     """
-    if value is None:
+    if key is None or value is None:
         return None
     held = HeldProducers.decode(*read_row(key, value))
     return held if held.rates else None

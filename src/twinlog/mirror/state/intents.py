@@ -48,7 +48,7 @@ from twinlog.config.values.times import in_iso
 from twinlog.errors import CorruptData
 from twinlog.mirror.accepted import Accepted
 from twinlog.mirror.skips import Skip
-from twinlog.mirror.state.state_row import StateRow, read_row, row
+from twinlog.mirror.state.state_row import Rows, StateRow, read_row, row
 from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
 
 ACCEPT: Final = "accept"
@@ -318,7 +318,7 @@ def is_intent_row(key: bytes | None, flow: str) -> bool:
 
 def flow_intents(
     flow: str,
-    rows: Iterable[tuple[bytes | None, bytes | None]],
+    rows: Rows,
     earlier: FlowIntents | None = None,
     corrupt: set[tuple[IntentKind, str]] | None = None,
 ) -> FlowIntents:
@@ -360,9 +360,7 @@ def flow_intents(
     )
 
 
-def fenced_since_promotion(
-    flow: str, rows: Iterable[tuple[bytes | None, bytes | None]]
-) -> set[str]:
+def fenced_since_promotion(flow: str, rows: Rows) -> set[str]:
     """Return the topics that have an intent `fence` whose row is newer than the last row about a
     promotion of the topic or the flow.
 
@@ -390,9 +388,7 @@ def _replaceable(key: bytes) -> tuple[IntentKind, str] | None:
     return (IntentKind(kind), topic) if is_one else None
 
 
-def _newest(
-    flow: str, rows: Iterable[tuple[bytes | None, bytes | None]]
-) -> Iterable[tuple[bytes, bytes]]:
+def _newest(flow: str, rows: Rows) -> Iterable[tuple[bytes, bytes]]:
     """Return the newest row of each key, in log order."""
     newest: dict[bytes, bytes] = {}
     for key, value in rows:

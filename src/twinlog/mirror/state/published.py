@@ -33,6 +33,7 @@ from twinlog.mirror.skips import Poison
 from twinlog.mirror.state.state_row import (
     BEYOND,
     Bounded,
+    Rows,
     StateRow,
     Total,
     one_of,
@@ -208,9 +209,7 @@ class PublishedStatus(StateRow, frozen=True, kw_only=True):
         return (_KIND if self.is_of_leader else _SET_UP,)
 
 
-def published_status(
-    flow: str, rows: Iterable[tuple[bytes | None, bytes | None]]
-) -> PublishedStatus | None:
+def published_status(flow: str, rows: Rows) -> PublishedStatus | None:
     """Return the newest status of the newest leader, or None if there is no row.
 
     The last row may be of an earlier leader that has not noticed its successor. Raises CorruptData
@@ -235,9 +234,7 @@ def published_status(
     return max(reversed(statuses), key=lambda status: (status.rank, status.at_ms), default=None)
 
 
-def failed_set_up(
-    flow: str, rows: Iterable[tuple[bytes | None, bytes | None]]
-) -> PublishedStatus | None:
+def failed_set_up(flow: str, rows: Rows) -> PublishedStatus | None:
     """Return the last status of a process that cannot set the flow up. Return None if there is no
     such status, or a leader has written a later one.
 
@@ -329,9 +326,7 @@ def within_bounds(events: Iterable[PublishedEvent]) -> tuple[PublishedEvent, ...
     return tuple(reversed(kept))
 
 
-def published_events(
-    flow: str, rows: Iterable[tuple[bytes | None, bytes | None]]
-) -> tuple[PublishedEvents, ...]:
+def published_events(flow: str, rows: Rows) -> tuple[PublishedEvents, ...]:
     """Return the events of every row, oldest first. Raises CorruptData if there are rows but none
     can be read.
     """

@@ -17,7 +17,6 @@ from twinlog.mirror.state.generations import (
     CLAIMS,
     OF_PRODUCERS,
     FlowHistory,
-    producer_of,
     winning_claims,
 )
 from twinlog.mirror.state.intents import (
@@ -27,9 +26,8 @@ from twinlog.mirror.state.intents import (
     fenced_since_promotion,
     flow_intents,
 )
-from twinlog.mirror.state.state_row import read_row
+from twinlog.mirror.state.state_row import Row, read_row, read_rows
 
-Row = tuple[bytes | None, bytes | None]
 Bucket = dict[bytes, bytes | None]
 """Rows of one kind of one flow, by key in log order."""
 Copies = Mapping[tuple[str, str], CopyRow]
@@ -114,8 +112,8 @@ class StateRows(Iterable[Row]):
     @cached_property
     def producers(self) -> frozenset[int]:
         """All producer IDs under which Twinlog flows may have written to this cluster."""
-        ids = (producer_of(*row) for row in self.of_kinds(*OF_PRODUCERS))
-        return frozenset(producer_id for producer_id in ids if producer_id is not None)
+        rows = read_rows(self.of_kinds(*OF_PRODUCERS))
+        return frozenset(int(fields["producer_id"]) for _, fields in rows)
 
     def _rows_of(self, flow: str, *kinds: str) -> Iterator[Row]:
         kept = self._kept.get(flow, {})

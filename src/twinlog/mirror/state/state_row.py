@@ -35,6 +35,10 @@ Total = Annotated[int, Meta(ge=0, lt=2**63 - 1)]
 
 T = TypeVar("T", bound="StateRow")
 
+Row = tuple[bytes | None, bytes | None]
+"""Key and value of a record of the state topic."""
+Rows = Iterable[Row]
+
 
 def one_of(texts: Iterable[str]) -> Meta:
     """Return the constraint that a string is one of these texts."""
@@ -123,9 +127,7 @@ def row(
     return declare
 
 
-def read_rows(
-    records: Iterable[tuple[bytes | None, bytes | None]],
-) -> Iterator[tuple[list, dict]]:  # type: ignore[type-arg]
+def read_rows(records: Rows) -> Iterator[tuple[list, dict]]:  # type: ignore[type-arg]
     """Yield (key parts, value fields) of each record, without records that have no key and
     tombstones.
     """

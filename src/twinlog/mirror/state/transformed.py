@@ -17,12 +17,11 @@ written, it has copied nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Final, Self
 
 from twinlog.config.regex.patterns import NamePattern, compile_names
 from twinlog.config.values.renames import RemoteName
-from twinlog.mirror.state.state_row import StateRow, read_rows, row
+from twinlog.mirror.state.state_row import Rows, StateRow, read_rows, row
 
 TRANSFORMED: Final = "transformed"
 
@@ -51,8 +50,6 @@ class TransformedTopics(StateRow, frozen=True, kw_only=True):
         return compile_names(self.entries, is_negated=self.is_negated)
 
 
-def transformed_topics(
-    records: Iterable[tuple[bytes | None, bytes | None]],
-) -> list[TransformedTopics]:
+def transformed_topics(records: Rows) -> list[TransformedTopics]:
     """Decode a flow's rows of transformed topics. `records` are (key, value)."""
     return [TransformedTopics.decode(*read) for read in read_rows(records)]

@@ -10,11 +10,11 @@ like every kind that they do not know.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from twinlog.errors import CorruptData
-from twinlog.mirror.state.state_row import StateRow, read_row, row, row_key
+from twinlog.mirror.state.state_row import Rows, StateRow, read_row, row, row_key
 
 VERIFIED: Final = "verified"
 _WHOLE, _PART = "whole", "part"
@@ -67,9 +67,7 @@ class VerifyRun(StateRow, frozen=True, kw_only=True):
         return VERIFIED, _WHOLE if self.is_whole else _PART
 
 
-def verify_runs(
-    flow: str, rows: Iterable[tuple[bytes | None, bytes | None]]
-) -> tuple[VerifyRun, ...]:
+def verify_runs(flow: str, rows: Rows) -> tuple[VerifyRun, ...]:
     """Return the last verification of the whole flow and the last one of a part of it, as far as
     there are any. The newer one is first. Rows that cannot be read are ignored.
 
