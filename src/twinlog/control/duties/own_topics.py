@@ -31,11 +31,10 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.topics.internal_log import append, append_rows, check_policy, compact_again
+from twinlog.cluster.topics.internal_log import append_rows, check_policy, compact_again
 from twinlog.control.duties.rounds import LedFlow, NotPermitted, PartitionView
 from twinlog.errors import ConfigError, TwinlogError, Unauthorized
 from twinlog.mirror.map.offset_map import PartitionKey, PartitionMap, map_homes, tombstone_key
@@ -45,11 +44,9 @@ from twinlog.mirror.state.copies import Copy, is_known, mapped_copies, noting_ro
 from twinlog.mirror.state.generations import has_written_row
 from twinlog.model import TopicId, TopicPartition
 from twinlog.survey.ends import known_starts
-from twinlog.survey.state_reader import state_rows
-from twinlog.wire.records import Record
+from twinlog.survey.state_reader import STATE_PARTITION, state_rows
 
 CHECK_EVERY_S: Final = 30.0
-STATE: Final = TopicPartition(STATE_TOPIC, 0)
 NONE: Final[frozenset[int]] = frozenset()
 
 Row = tuple[bytes, bytes]
@@ -86,7 +83,7 @@ class OwnTopics:
         if rows:
             self._listed_in = None  # if the append fails, the state topic is read again
             self._flow.confirm()  # fails if a new leader exists, which may have written more rows
-            append_rows(self._target, STATE, rows, int(time.time() * 1000))
+            append_rows(self._target, STATE_PARTITION, rows, int(time.time() * 1000))
         self._listed, self._listed_in = dict(self._mapped), topic_id
 
     def _keep_compacted(self, name: str) -> None:
@@ -164,19 +161,7 @@ def complete_partitions(maps: Iterable[PartitionKey]) -> set[tuple[TopicId, Topi
 PRUNED_EVERY_S: float = 600.0
 FEWEST_RUNS: Final = 1_000
 """Minimum number of runs in a partition's map. Smaller maps are not pruned."""
-
-RECORDS_PER_BATCH: Final = 1_000
 OFFSETS_TIMEOUT_S: Final = 5.0
-
-
-@dataclass(frozen=True, slots=True)
-class _UnneededChunk:
-    """A chunk (row of the offset map) that is to be removed. `homes`: the partitions of the map
-    topic that may have the row.
-    """
-
-    key: bytes
-    homes: frozenset[int]
 
 
 class MapPruning:
@@ -201,14 +186,17 @@ class MapPruning:
         by_source = [(TopicPartition(known.topic, known.key.partition), known) for known in large]
         wanted = [views[tp] for tp, _ in by_source if tp in views]
         starts = self._starts(wanted) if wanted else {}
-        removals: list[_UnneededChunk] = []
+        removals: dict[int, list[tuple[bytes, None]]] = {}
         for source, known in by_source:
             ordinal = _unneeded_below(known, views.get(source), starts)
-            homes = map_homes(source, maps.partitions)
-            for term, chunk in known.prunable(ordinal):
-                removals.append(_UnneededChunk(tombstone_key(known.key, term, chunk), homes))
+            chunks = known.prunable(ordinal)
+            for home in map_homes(source, maps.partitions):
+                keys = (tombstone_key(known.key, *chunk) for chunk in chunks)
+                removals.setdefault(home, []).extend((key, None) for key in keys)
+        now_ms = int(time.time() * 1000)
         try:
-            self._remove(removals)
+            for home, rows in sorted(removals.items()):
+                append_rows(self._target, TopicPartition(self._topic, home), rows, now_ms)
         except Unauthorized as error:
             line = f"unneeded rows of the offset map cannot be removed: {error}"
             raise NotPermitted(line, flow=self._flow.name) from error
@@ -217,21 +205,11 @@ class MapPruning:
         """Return (start of the source's log, start of the target's log) by source partition."""
         source_starts = known_starts(self._source, {v.source for v in views}, OFFSETS_TIMEOUT_S)
         target_starts = known_starts(self._target, {v.target for v in views}, OFFSETS_TIMEOUT_S)
-        known = [
-            view for view in views if view.source in source_starts and view.target in target_starts
-        ]
         return {
-            view.source: (source_starts[view.source], target_starts[view.target]) for view in known
+            view.source: (source_starts[view.source], target_starts[view.target])
+            for view in views
+            if view.source in source_starts and view.target in target_starts
         }
-
-    def _remove(self, removals: Sequence[_UnneededChunk]) -> None:
-        now_ms = int(time.time() * 1000)
-        for home in sorted({home for removal in removals for home in removal.homes}):
-            keys = [removal.key for removal in removals if home in removal.homes]
-            for first in range(0, len(keys), RECORDS_PER_BATCH):
-                portion = keys[first : first + RECORDS_PER_BATCH]
-                records = [Record(index, now_ms, key, None) for index, key in enumerate(portion)]
-                append(self._target, TopicPartition(self._topic, home), records)
 
     def close(self) -> None:
         self._source.close()
