@@ -59,12 +59,10 @@ from twinlog.cluster.topics.internal_log import append, readable_ends
 from twinlog.config.flow.connect import ConnectStep
 from twinlog.config.flow.offset_storage import OffsetStorage
 from twinlog.config.flow.schema import FlowConfig, PolicyKind
-from twinlog.config.flow.transforms import TransformsConfig
 from twinlog.control.adopt.mm2_positions import (
     NO_PAIRS,
     Pairs,
     Positions,
-    SyncsTopic,
     read_pairs,
     read_positions,
 )
@@ -80,6 +78,7 @@ from twinlog.mirror.map.offset_map import (
     Term,
     map_home,
 )
+from twinlog.mirror.names.filters import offset_syncs_topic
 from twinlog.mirror.plan import PartitionPlan, Refusal
 from twinlog.mirror.start.alignment import AlignedPosition, Alignment, identity
 from twinlog.mirror.start.tail_check import TAIL_RECORDS
@@ -210,21 +209,14 @@ def refuse_running(target: ClusterClient, storage: OffsetStorage, flow: str) -> 
 class Adopter:
     """Finds the partitions to adopt and their positions, without writing anything."""
 
-    flow: str
+    config: FlowConfig
+    """The flow's configuration. MirrorMaker 2 read the source with the same isolation level, and
+    applied the same transforms of Kafka Connect. So source records are transformed by them before
+    they are compared.
+    """
     storage: OffsetStorage
     source: ClusterClient
     target: ClusterClient
-    syncs: SyncsTopic | None
-    """The topic of MirrorMaker 2's offset syncs, or None if MirrorMaker 2 writes none."""
-    isolation: Isolation
-    """The isolation level with which MirrorMaker 2 read the source."""
-    transforms: TransformsConfig = field(default_factory=TransformsConfig)
-    """The flow's transforms. MirrorMaker 2 applied those of Kafka Connect, so source records are
-    transformed by them before they are compared.
-    """
-    accept_loss: bool = False
-    is_shared: bool = False
-    """True if topics keep their names, so that applications may also write to remote topics."""
     permits_running: bool = False
     """True to permit a running MirrorMaker 2, because the result is only shown."""
     _other_flow_producers: frozenset[int] = frozenset()
@@ -234,6 +226,15 @@ class Adopter:
     _source_may_lack: set[str] = field(default_factory=set)
     """Source topics that may be compacted, among those to adopt."""
     _target_may_lack: set[str] = field(default_factory=set)
+
+    @property
+    def flow(self) -> str:
+        return str(self.config.flow)
+
+    @property
+    def is_shared(self) -> bool:
+        """True if topics keep their names, so that applications may also write to remote topics."""
+        return self.config.policy.kind is PolicyKind.IDENTITY
 
     def survey(self, plans: Sequence[PartitionPlan], maps: Maps) -> Adoption:
         """Return the partitions to adopt. Raises AdoptionRefused if MirrorMaker 2 is running, if
@@ -290,10 +291,11 @@ class Adopter:
         )
 
     def _pairs(self) -> tuple[Pairs, str]:
-        if self.syncs is None:
+        syncs = self.config.offset_syncs
+        if syncs is None:
             return NO_PAIRS, ""
-        client = self.target if self.syncs.on_target else self.source
-        return read_pairs(client, self.syncs.name)
+        client = self.target if syncs.on_target else self.source
+        return read_pairs(client, offset_syncs_topic(self.config, syncs))
 
     def _check_connector(self, positions: Positions) -> None:
         if not positions.noted and positions.others:
@@ -486,8 +488,8 @@ class Adopter:
         If Twinlog had copied the partition before (`is_again`), the committed position alone is no
         evidence, so None is never returned.
         """
-        tp = plan.source
-        log_start, end = log_bounds(self.source, tp, self.isolation)
+        tp, isolation = plan.source, self.config.isolation_level
+        log_start, end = log_bounds(self.source, tp, isolation)
         alignment = Alignment(
             target_offsets=[record.offset for record in tail],
             target=array("q", (identity(r, with_timestamp=with_timestamp) for r in tail)),
@@ -495,9 +497,9 @@ class Adopter:
             source_may_lack=tp.topic in self._source_may_lack,
             target_may_lack=plan.target.topic in self._target_may_lack,
         )
-        steps = self.transforms.connect_steps(tp.topic)
+        steps = self.config.transforms.connect_steps(tp.topic)
         begin = max(log_start, noted + 1 - LOOKBACK)
-        for _, records in read_committed(self.source, tp, begin, end, isolation=self.isolation):
+        for _, records in read_committed(self.source, tp, begin, end, isolation=isolation):
             alignment.add(
                 (record.offset, identity(record, with_timestamp=with_timestamp))
                 for record in _transformed(records, steps)
@@ -507,7 +509,9 @@ class Adopter:
         if aligned := alignment.search(is_end=True, source_end=end):
             return aligned
         counts = noted >= 0 and not is_again
-        if counts and (log_start == noted + 1 or (self.accept_loss and log_start > noted)):
+        if counts and (
+            log_start == noted + 1 or (self.config.accept_source_loss and log_start > noted)
+        ):
             return None
         if counts and log_start > noted + 1:
             raise PartitionError(
@@ -525,22 +529,6 @@ class Adopter:
     def _position_error(self, what: str, plan: PartitionPlan) -> PartitionError:
         finding = LogFinding(code="MM2_PLACE_UNKNOWN", what=what, target=plan.target)
         return finding.in_flow(self.flow, is_shared=self.is_shared)
-
-
-def adopter_of(
-    flow: FlowConfig, storage: OffsetStorage, source: ClusterClient, target: ClusterClient
-) -> Adopter:
-    return Adopter(
-        flow=str(flow.flow),
-        storage=storage,
-        source=source,
-        target=target,
-        syncs=SyncsTopic.of(flow),
-        isolation=flow.isolation_level,
-        transforms=flow.transforms,
-        accept_loss=flow.accept_source_loss,
-        is_shared=flow.policy.kind is PolicyKind.IDENTITY,
-    )
 
 
 def _transformed(records: Iterable[Record], steps: Sequence[ConnectStep]) -> Iterator[Record]:
@@ -599,7 +587,8 @@ class TakeOver:
         # again under a new producer ID. That requires a new claim, so partitions with a map are
         # left out once this process has one.
         passed = unread.keys() | (known if self._claim is not None else set())
-        adopter = adopter_of(self.flow, self.storage, *self.clients())
+        source, target = self.clients()
+        adopter = Adopter(config=self.flow, storage=self.storage, source=source, target=target)
         adoption = adopter.survey([plan for plan in plans if plan.source not in passed], maps)
         for line in adoption.facts():
             self.log_once(line)

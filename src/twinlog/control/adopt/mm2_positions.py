@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.topics.internal_log import readable_ends
 from twinlog.config.flow.offset_storage import OffsetStorage
-from twinlog.config.flow.schema import FlowConfig
 from twinlog.errors import AdoptionRefused, CorruptData, Unauthorized
 from twinlog.mirror.map.mm2_offsets import Pair
-from twinlog.mirror.names.filters import offset_syncs_topic
 from twinlog.model import TopicPartition
 from twinlog.survey.committed_log import read_committed
 from twinlog.survey.ends import log_bounds, log_starts
@@ -75,43 +74,20 @@ Pairs = Mapping[TopicPartition, Sequence[Pair]]
 NO_PAIRS: Final[Pairs] = {}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SyncsTopic:
-    """The topic of a flow's offset syncs. `on_target`: False if it is on the source."""
-
-    name: str
-    on_target: bool
-
-    @classmethod
-    def of(cls, flow: FlowConfig) -> SyncsTopic | None:
-        """Return the flow's topic, or None if emit.offset-syncs.enabled=false."""
-        if flow.offset_syncs is None:
-            return None
-        syncs = flow.offset_syncs
-        return cls(name=offset_syncs_topic(flow, syncs), on_target=syncs.on_target)
-
-
 def read_pairs(client: ClusterClient, topic: str) -> tuple[Pairs, str]:
     """Return the topic's offset syncs, or none if the topic does not exist. The second value is the
     error if this user must not read the topic, else empty. Other records are ignored.
     """
+    tp, out = TopicPartition(topic, 0), dict[TopicPartition, list[Pair]]()
     try:
-        return _read(client, topic), ""
+        if client.metadata([topic]).topics[topic].error:
+            return NO_PAIRS, ""
+        for _, records in read_committed(client, tp, *log_bounds(client, tp)):
+            for record in records:
+                with suppress(CorruptData):
+                    sync = OffsetSync.decode(record.key, record.value)
+                    pair = Pair(sync.upstream_offset, sync.downstream_offset)
+                    out.setdefault(sync.topic_partition, []).append(pair)
     except Unauthorized as error:
         return NO_PAIRS, str(error)
-
-
-def _read(client: ClusterClient, topic: str) -> Pairs:
-    if client.metadata([topic]).topics[topic].error:
-        return NO_PAIRS
-    tp = TopicPartition(topic, 0)
-    out: dict[TopicPartition, list[Pair]] = {}
-    for _, records in read_committed(client, tp, *log_bounds(client, tp)):
-        for record in records:
-            try:
-                sync = OffsetSync.decode(record.key, record.value)
-            except CorruptData:
-                continue
-            pair = Pair(sync.upstream_offset, sync.downstream_offset)
-            out.setdefault(sync.topic_partition, []).append(pair)
-    return out
+    return out, ""

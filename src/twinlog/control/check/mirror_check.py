@@ -20,8 +20,7 @@ from twinlog.cluster.net.metadata import ClusterMetadata, TopicMetadata
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.config.flow.offset_storage import OffsetStorage, offset_storage
 from twinlog.config.flow.schema import FlowConfig, MirrorConfig
-from twinlog.control.adopt.adoption import AdoptedPartition, Adopter, Adoption, adopter_of
-from twinlog.control.adopt.mm2_positions import SyncsTopic
+from twinlog.control.adopt.adoption import AdoptedPartition, Adopter, Adoption
 from twinlog.control.check.flows import Clients, check_flow
 from twinlog.control.check.offline_status import QueriedClusters
 from twinlog.control.check.report import (
@@ -45,6 +44,7 @@ from twinlog.control.flow.wiring import (
 from twinlog.control.groups.left_out import other_flows, selected_offsets, skipping_groups
 from twinlog.errors import AdoptionRefused, TwinlogError
 from twinlog.machine import memory_limit, usable_cores
+from twinlog.mirror.names.filters import offset_syncs_topic
 from twinlog.mirror.plan import PartitionPlan
 from twinlog.model import TopicPartition
 from twinlog.quantities import first_few
@@ -237,7 +237,8 @@ def check_adoption(
         for plan in _plans(setup.config, at_source[name], at_target[remote_name])
     ]
     maps = read_maps(target, setup.config.flow, after=NO_ENDS)
-    adoption = _survey(adopter_of(setup.config, storage, source, target), plans, maps, report)
+    adopter = Adopter(config=setup.config, storage=storage, source=source, target=target)
+    adoption = _survey(adopter, plans, maps, report)
     taken = {str(partition.plan.target) for partition in adoption.partitions}
     report.problems = [
         problem
@@ -277,10 +278,11 @@ def suggest_adoption(
     if not names:
         return
     left = [(target, storage.topic)]
-    syncs = SyncsTopic.of(setup.config)
+    syncs = setup.config.offset_syncs
     # under the identity policy this may be the flow's own syncs topic, not MirrorMaker 2's
     if syncs is not None and not setup.is_identity:
-        left.append((target if syncs.on_target else source, syncs.name))
+        name = offset_syncs_topic(setup.config, syncs)
+        left.append((target if syncs.on_target else source, name))
     used = [
         f"{name} on {client.alias}"
         for client, name in left
