@@ -18,7 +18,7 @@ from msgspec import Struct
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.topics.internal_log import read_to_end, readable_ends
 from twinlog.errors import CorruptData, Unauthorized
-from twinlog.mirror.names.naming import ReplicationPolicy
+from twinlog.mirror.names.naming import DefaultReplicationPolicy
 from twinlog.model import Flow, TopicPartition
 from twinlog.wire.mm2_records import Heartbeat
 
@@ -27,7 +27,7 @@ from twinlog.wire.mm2_records import Heartbeat
 UNREACHABLE: Final = -1
 
 
-def chain(policy: ReplicationPolicy, topic: str) -> Iterator[str]:
+def chain(policy: DefaultReplicationPolicy, topic: str) -> Iterator[str]:
     """Yield the clusters in a topic's name, from the nearest to the farthest, each once.
 
     Under the identity policy the chain would never end, so it ends before the first cluster that
@@ -44,7 +44,7 @@ def chain(policy: ReplicationPolicy, topic: str) -> Iterator[str]:
         upstream = policy.upstream_topic(upstream)
 
 
-def fewest_hops(policy: ReplicationPolicy, topics: Iterable[str], alias: str) -> int:
+def fewest_hops(policy: DefaultReplicationPolicy, topics: Iterable[str], alias: str) -> int:
     """Return the lowest number of flows over which one of these topics came from cluster `alias`,
     or UNREACHABLE if none came from there.
     """
@@ -96,7 +96,7 @@ class Topology(Struct, frozen=True, kw_only=True):
     """Heartbeats topics that the user is not permitted to read. Only their names are used."""
 
 
-def read_topology(client: ClusterClient, policy: ReplicationPolicy, alias: str) -> Topology:
+def read_topology(client: ClusterClient, policy: DefaultReplicationPolicy, alias: str) -> Topology:
     """Read the heartbeats topics of the cluster with this alias, and return what they show. Raises
     ClusterError.
     """
@@ -125,7 +125,7 @@ def _beats(client: ClusterClient, tps: Iterable[TopicPartition]) -> Iterator[Hea
 
 
 def topology(
-    policy: ReplicationPolicy,
+    policy: DefaultReplicationPolicy,
     alias: str,
     topics: Iterable[str],
     beats: Mapping[Flow, int],

@@ -59,7 +59,7 @@ from twinlog.errors import (
     or_raise,
 )
 from twinlog.mirror.names.filters import TopicSelector
-from twinlog.mirror.names.naming import ReplicationPolicy
+from twinlog.mirror.names.naming import DefaultReplicationPolicy
 from twinlog.mirror.names.renaming import refused_names
 from twinlog.mirror.plan import PartitionPlan
 from twinlog.mirror.state.copies import CopyRow
@@ -266,7 +266,7 @@ def selected_topics(flow: FlowConfig, metadata: ClusterMetadata) -> dict[str, To
 
 def discover(
     flow: FlowConfig,
-    policy: ReplicationPolicy,
+    policy: DefaultReplicationPolicy,
     source: ClusterClient,
     target: ClusterClient,
     *,

@@ -20,7 +20,6 @@ from twinlog.mirror.names.filters import (
 from twinlog.mirror.names.naming import (
     DefaultReplicationPolicy,
     IdentityReplicationPolicy,
-    ReplicationPolicy,
 )
 from twinlog.wire.topic_settings import ConfigEntry, ConfigSource
 
@@ -34,7 +33,7 @@ def selector(
     exclude: str = "",
     *,
     heartbeats: bool = True,
-    policy: ReplicationPolicy = DEFAULT,
+    policy: DefaultReplicationPolicy = DEFAULT,
 ) -> TopicSelector:
     return TopicSelector(
         topics=compile_names([topics] if topics else []),

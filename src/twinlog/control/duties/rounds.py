@@ -28,7 +28,7 @@ from twinlog.errors import TwinlogError
 from twinlog.flow_log import FlowLog
 from twinlog.mirror.map.synced_offsets import SyncedOffsets
 from twinlog.mirror.map.translation import Reach
-from twinlog.mirror.names.naming import ReplicationPolicy
+from twinlog.mirror.names.naming import DefaultReplicationPolicy
 from twinlog.mirror.plan import PartitionPair
 from twinlog.mirror.state.generations import Claim
 from twinlog.mirror.state.intents import FlowIntents
@@ -110,7 +110,7 @@ class LedFlow:
     """The interface of a flow for its duties. Thread-safe."""
 
     config: FlowConfig
-    policy: ReplicationPolicy
+    policy: DefaultReplicationPolicy
     generation: int
     source: ClusterSettings
     """Settings of the admin client for the source. A duty opens its own clients."""

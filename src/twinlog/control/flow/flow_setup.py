@@ -54,7 +54,7 @@ from twinlog.lane.messages import Work
 from twinlog.mirror.map.offset_map import MAP_PARTITIONS
 from twinlog.mirror.names.naming import (
     STATE_TOPIC,
-    ReplicationPolicy,
+    DefaultReplicationPolicy,
     dead_letter_topic,
     map_topic_of,
 )
@@ -155,7 +155,7 @@ class FlowClusters:
     """Settings of one flow and its clients. Sends no requests."""
 
     config: FlowConfig
-    policy: ReplicationPolicy
+    policy: DefaultReplicationPolicy
     source: ClusterSettings
     target: ClusterSettings
     lane_source: ClusterSettings

@@ -36,7 +36,7 @@ from twinlog.control.loops.foreign_topics import empty_topics, foreign_topics, w
 from twinlog.control.loops.neighbours import SiblingFlows
 from twinlog.errors import CorruptData, Fate, FlowError, PartitionError, TwinlogError
 from twinlog.mirror.names.filters import TopicSelector, policy_of
-from twinlog.mirror.names.naming import STATE_TOPIC, ReplicationPolicy
+from twinlog.mirror.names.naming import STATE_TOPIC, DefaultReplicationPolicy
 from twinlog.mirror.names.renaming import is_renamed, refused_names
 from twinlog.mirror.plan import PartitionPlan
 from twinlog.mirror.state.copies import CopyRow
@@ -60,7 +60,7 @@ class LoopGuard:
     """Runs the checks of one flow, and writes the rows of the topics that pass them."""
 
     config: FlowConfig
-    policy: ReplicationPolicy
+    policy: DefaultReplicationPolicy
     neighbours: SiblingFlows
     log_once: Callable[[str], None]
     handed: HandedTopics | None = None

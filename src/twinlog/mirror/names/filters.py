@@ -12,7 +12,6 @@ from twinlog.config.regex.patterns import NamePattern
 from twinlog.mirror.names.naming import (
     DefaultReplicationPolicy,
     IdentityReplicationPolicy,
-    ReplicationPolicy,
     is_own_topic,
 )
 from twinlog.wire.topic_settings import ConfigEntry, ConfigSource
@@ -78,7 +77,7 @@ class TopicSelector:
     topics_exclude: NamePattern
     heartbeats: bool
     """Whether heartbeats topics are mirrored even if the filters do not select them."""
-    policy: ReplicationPolicy
+    policy: DefaultReplicationPolicy
     target_alias: str
     released: frozenset[str] = frozenset()
 

@@ -12,7 +12,7 @@ show no origin.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 from twinlog.config.flow.transforms import OnError, TransformsConfig
 from twinlog.config.values.renames import NO_RENAMES, Renames, is_topic_name, routed
@@ -56,39 +56,15 @@ def is_own_topic(topic: str) -> bool:
     return topic.startswith(_OWN_PREFIX) and topic.endswith(_OWN_SUFFIX)
 
 
-class ReplicationPolicy(Protocol):
-    """A replication policy: it determines the names of remote and internal topics.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DefaultReplicationPolicy:
+    """Names a remote topic by the source's alias, a separator and the source topic's name.
 
     Only `format_remote_topic` applies `twinlog.rename` and the routers. A renamed topic cannot be
     mapped back by its name: under `(.*)-v[12]:$1` it could have several origins. Instead, a remote
     topic's name on the source is found from what was copied (`control.cutover.copies`,
     `survey.exact_map`).
     """
-
-    def format_remote_topic(self, source_alias: str, topic: str) -> str:
-        """Return the name of a source topic on the target."""
-
-    def topic_source(self, topic: str) -> str | None:
-        """Return the alias of the cluster from which a topic was mirrored, or None if its name
-        contains none.
-        """
-
-    def upstream_topic(self, topic: str) -> str | None:
-        """Return a remote topic's name on its source, or None if the name shows no remote topic."""
-
-    def original_topic(self, topic: str) -> str:
-        """Return a topic's name on the cluster where its records were first written."""
-
-    def is_internal_topic(self, topic: str) -> bool:
-        """Return True if a topic is internal, so that it is never mirrored."""
-
-    def is_heartbeats_topic(self, topic: str) -> bool:
-        """Return True if a topic is a heartbeats topic, or was mirrored from one."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DefaultReplicationPolicy:
-    """Names a remote topic by the source's alias, a separator and the source topic's name."""
 
     separator: str = "."
     internal_separator: str = "."
@@ -97,6 +73,7 @@ class DefaultReplicationPolicy:
     """Renames of one flow, from its source to its target."""
 
     def format_remote_topic(self, source_alias: str, topic: str) -> str:
+        """Return the name of a source topic on the target."""
         return self.routed(topic, f"{source_alias}{self.separator}{self.renamed(topic)}")
 
     def renamed(self, topic: str) -> str:
@@ -120,16 +97,21 @@ class DefaultReplicationPolicy:
         return routed(self.renames.routers, remote)
 
     def topic_source(self, topic: str) -> str | None:
+        """Return the alias of the cluster from which a topic was mirrored, or None if its name
+        contains none.
+        """
         source, _, rest = topic.partition(self.separator)
         # Java's split drops empty parts at the end: `a.` and `a..` are not remote topics, but `.a`
         # is one
         return source if rest.replace(self.separator, "") else None
 
     def upstream_topic(self, topic: str) -> str | None:
+        """Return a remote topic's name on its source, or None if the name shows no remote topic."""
         source = self.topic_source(topic)
         return None if source is None else topic[len(source) + len(self.separator) :]
 
     def original_topic(self, topic: str) -> str:
+        """Return a topic's name on the cluster where its records were first written."""
         upstream = self.upstream_topic(topic)
         while upstream is not None and upstream != topic:
             topic, upstream = upstream, self.upstream_topic(upstream)
@@ -145,6 +127,7 @@ class DefaultReplicationPolicy:
         return HEARTBEATS_TOPIC
 
     def is_heartbeats_topic(self, topic: str) -> bool:
+        """Return True if a topic is a heartbeats topic, or was mirrored from one."""
         return self.original_topic(topic) == HEARTBEATS_TOPIC
 
     def is_checkpoints_topic(self, topic: str) -> bool:
@@ -155,6 +138,7 @@ class DefaultReplicationPolicy:
         return by_name or self.is_checkpoints_topic(topic)
 
     def is_internal_topic(self, topic: str) -> bool:
+        """Return True if a topic is internal, so that it is never mirrored."""
         return self.is_mm2_internal_topic(topic) or topic.startswith(("__", "."))
 
     @property
