@@ -61,12 +61,12 @@ ElasticProducerStateManager is 120 s.
 class Capabilities:
     """The capabilities that the probe confirmed."""
 
-    any_first_sequence: bool
-    gap_refused: bool
-    repeat_recognised: bool
-    header_kept: bool
-    producers_listed: bool
-    epoch_end: bool
+    any_first_sequence: bool = False
+    gap_refused: bool = False
+    repeat_recognised: bool = False
+    header_kept: bool = False
+    producers_listed: bool = False
+    epoch_end: bool = False
 
     @property
     def guarantee(self) -> Guarantee:
@@ -82,14 +82,7 @@ class Capabilities:
         return tuple(f.name for f in fields(self) if not getattr(self, f.name))
 
 
-NO_CAPABILITIES: Final = Capabilities(
-    any_first_sequence=False,
-    gap_refused=False,
-    repeat_recognised=False,
-    header_kept=False,
-    producers_listed=False,
-    epoch_end=False,
-)
+NO_CAPABILITIES: Final = Capabilities()
 """The capabilities if Twinlog's user is not permitted to probe: nothing is guaranteed."""
 
 
