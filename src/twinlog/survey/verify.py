@@ -25,7 +25,7 @@ from twinlog.mirror.map.runs import UPSTREAM, Run, following
 from twinlog.mirror.map.translation import Reach, reach_at
 from twinlog.mirror.plan import PartitionPair
 from twinlog.mirror.state.intents import FlowIntents
-from twinlog.mirror.verify.difference import Compared, DifferenceKind, GapCause, Range
+from twinlog.mirror.verify.difference import Compared, DifferenceKind, GapCause
 from twinlog.mirror.verify.matching import OffsetPairs, with_own_batches
 from twinlog.mirror.verify.side import Piece, ReadSide
 from twinlog.mirror.verify.walk import LogWalk, Rules
@@ -124,7 +124,6 @@ class VerifiedLog:
 
 
 NOT_COPIED = "not copied, and no mirror is running"
-NO_TOPIC = "the target has no such topic, and no mirror is running"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -401,15 +400,6 @@ class _Partition:
         if offset > self._reported:
             self._on_step(offset - self._reported)
             self._reported = offset
-
-
-def missing_topic_result(source: Range) -> Compared:
-    """Return the result for a missing topic if no mirror is running: all records are missing."""
-    compared = Compared()
-    compared.add_difference(
-        DifferenceKind.MISSING, source, None, source.next - source.first, NO_TOPIC
-    )
-    return compared
 
 
 def rules_of(

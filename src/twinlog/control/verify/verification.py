@@ -39,7 +39,6 @@ from twinlog.control.verify.functions import FlowFunctions
 from twinlog.control.verify.result import VerifiedFlow, VerifiedGroup, VerifiedPartition
 from twinlog.control.verify.workers import (
     ClusterPair,
-    PartitionResult,
     ThreadWorkers,
     VerifyWorkers,
     WalkProgress,
@@ -51,8 +50,9 @@ from twinlog.mirror.map.runs import digest_of, run_at
 from twinlog.mirror.plan import FOREVER, PartitionPlan
 from twinlog.mirror.state.generations import producers_of
 from twinlog.mirror.state.intents import FlowIntents
-from twinlog.mirror.verify.difference import Compared, Range
+from twinlog.mirror.verify.difference import Compared, DifferenceKind, Range
 from twinlog.model import TopicPartition
+from twinlog.spark.verify import VerifyDone
 from twinlog.survey.discovery import Discovery, discover, selected_topics
 from twinlog.survey.ends import Ends, LogState, Want, known_offsets, read_ends
 from twinlog.survey.picture import read_flow
@@ -62,7 +62,6 @@ from twinlog.survey.verify import (
     MappedCopy,
     PartitionBounds,
     VerifyTask,
-    missing_topic_result,
     rules_of,
 )
 
@@ -72,6 +71,7 @@ BY_KEY: Final = (
 NO_TRANSFORM: Final = "its records were transformed, and the configuration has no transform for it"
 OTHER_TRANSFORM: Final = "its newest records have other transforms than the configuration"
 EARLIER_TRANSFORM: Final = "records had other transforms, or none, before offset"
+NO_TOPIC: Final = "the target has no such topic, and no mirror is running"
 NO_BOUNDS: Final = "the bounds of its logs are unknown"
 NO_SUCH_PARTITION: Final = "not compared: it is not empty, and the source has no such partition"
 AGAIN: Final = "rechecking the differences"
@@ -186,7 +186,8 @@ class _Flow:
                 if verified.is_led:
                     compared.pending = missing
                 else:
-                    compared = missing_topic_result(missing)
+                    count, kind = missing.next - missing.first, DifferenceKind.MISSING
+                    compared.add_difference(kind, missing, None, count, NO_TOPIC)
             yield VerifiedPartition(source=tp, target=target, compared=compared, why_not=problem)
 
     # -- partitions with a target
@@ -330,7 +331,7 @@ class _Flow:
 
     def _verify_transformed(
         self, clusters: ClusterPair, tasks: list[VerifyTask], step: Callable[[WalkProgress], None]
-    ) -> list[PartitionResult]:
+    ) -> list[VerifyDone]:
         """Compare transformed partitions in this process. The functions run in another process."""
         if not tasks:
             return []
@@ -338,10 +339,10 @@ class _Flow:
             require_extra("pyarrow", "records", "verify: the transforms of a topic")
             functions = FlowFunctions(self._setup.config)
         except TwinlogError as error:
-            return [PartitionResult(why_not=str(error)) for _ in tasks]
+            return [VerifyDone(compared=Compared(), why_not=str(error)) for _ in tasks]
         return ThreadWorkers(functions).verify(clusters, tasks, step)
 
-    def _partition(self, task: VerifyTask, result: PartitionResult) -> VerifiedPartition:
+    def _partition(self, task: VerifyTask, result: VerifyDone) -> VerifiedPartition:
         return VerifiedPartition(
             source=task.source,
             target=task.target,

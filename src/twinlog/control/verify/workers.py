@@ -16,6 +16,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
+from msgspec.structs import replace
+
 from twinlog.channel.codec import MessageCodec
 from twinlog.channel.server import (
     ChannelEvent,
@@ -98,15 +100,6 @@ TICK_S: Final = 0.1
 OnStep = Callable[[WalkProgress], None]
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionResult:
-    """The result of comparing one partition or section."""
-
-    compared: Compared = field(default_factory=Compared)
-    why_not: str = ""
-    """Why the comparison is incomplete, with an error code. Empty if it is complete."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterPair:
     """Connection settings of both clusters."""
@@ -120,7 +113,7 @@ class VerifyWorkers(Protocol):
 
     def verify(
         self, clusters: ClusterPair, tasks: Sequence[VerifyTask], on_step: OnStep
-    ) -> list[PartitionResult]: ...
+    ) -> list[VerifyDone]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +125,7 @@ class ThreadWorkers:
 
     def verify(
         self, clusters: ClusterPair, tasks: Sequence[VerifyTask], on_step: OnStep
-    ) -> list[PartitionResult]:
+    ) -> list[VerifyDone]:
         """Return a result per task, in order. `on_step` is called by one thread at a time."""
         count = max(1, min(MOST_THREADS, os.cpu_count() or 1, len(tasks)))
         of_thread, lock, is_over = threading.local(), threading.Lock(), threading.Event()
@@ -160,7 +153,7 @@ class ThreadWorkers:
                     for client in of_thread.clients:
                         stack.enter_context(client)
 
-            def verify(number: int, task: VerifyTask) -> PartitionResult:
+            def verify(number: int, task: VerifyTask) -> VerifyDone:
                 compared, why_not = Compared(), ""
                 try:
                     source, target = of_thread.clients
@@ -171,7 +164,7 @@ class ThreadWorkers:
                 with lock:
                     progress.end(number)
                     on_step(progress)
-                return PartitionResult(compared, why_not)
+                return VerifyDone(compared=compared, why_not=why_not)
 
             pool = stack.enter_context(ThreadPoolExecutor(count, initializer=enter))
             try:
@@ -224,7 +217,7 @@ class SparkWorkers:
 
     def verify(
         self, clusters: ClusterPair, tasks: Sequence[VerifyTask], on_step: OnStep
-    ) -> list[PartitionResult]:
+    ) -> list[VerifyDone]:
         """Return a result per task, in the order of `tasks`. Raises TwinlogError if a Spark job
         fails, and EnvironmentMissing if no Spark task begins within FIRST_TASK_WITHIN_S.
         """
@@ -232,7 +225,7 @@ class SparkWorkers:
         parts = [split(task, offsets) for task in tasks]
         all_sections = [section for sections in parts for section in sections]
         flat = self._run(clusters, all_sections, WalkProgress(all_sections), on_step)
-        of_each, at = list[list[PartitionResult]](), 0
+        of_each, at = list[list[VerifyDone]](), 0
         for sections in parts:
             of_each.append(flat[at : at + len(sections)])
             at += len(sections)
@@ -251,9 +244,9 @@ class SparkWorkers:
         ):
             of_each[number][first:section_end] = [answer]
         return [
-            PartitionResult(
-                combined([outcome.compared for outcome in result]),
-                next((outcome.why_not for outcome in result if outcome.why_not), ""),
+            VerifyDone(
+                compared=combined([outcome.compared for outcome in result]),
+                why_not=next((outcome.why_not for outcome in result if outcome.why_not), ""),
             )
             for result in of_each
         ]
@@ -264,7 +257,7 @@ class SparkWorkers:
         sections: Sequence[VerifyTask],
         progress: WalkProgress,
         on_step: OnStep,
-    ) -> list[PartitionResult]:
+    ) -> list[VerifyDone]:
         if not sections:
             return []
         self._jobs += 1
@@ -303,16 +296,12 @@ class SparkWorkers:
             case LaneConnected(peer=peer):
                 job.is_begun = True
                 work = job.work[task]
-                peer.send(
-                    VerifyWork(
-                        source=work.source, target=work.target, wanted=with_needed_runs(work.wanted)
-                    )
-                )
+                peer.send(replace(work, wanted=with_needed_runs(work.wanted)))
             case LaneMessage(message=VerifyStep(offsets=offsets)):
                 job.progress.set_done(task, offsets)
             case LaneMessage(peer=peer, message=VerifyDone() as done):
                 job.progress.end(task)
-                job.answers.setdefault(task, PartitionResult(done.compared, done.why_not))
+                job.answers.setdefault(task, done)
                 peer.send(VerifyTaken())
 
 
@@ -322,9 +311,9 @@ class _Job:
     work: Sequence[VerifyWork]
     progress: WalkProgress
     is_begun: bool = False
-    answers: dict[int, PartitionResult] = field(default_factory=dict)
+    answers: dict[int, VerifyDone] = field(default_factory=dict)
 
-    def results(self) -> list[PartitionResult]:
+    def results(self) -> list[VerifyDone]:
         """Return the result of each section. Raises TwinlogError (LEASE) if one is missing."""
         missing = [task for task in range(len(self.work)) if task not in self.answers]
         if missing:
