@@ -50,7 +50,7 @@ from twinlog.mirror.state.intents import FlowIntents, Intent, IntentKind
 from twinlog.mirror.state.rows import NO_ROWS
 from twinlog.model import TopicPartition
 from twinlog.quantities import first_few
-from twinlog.survey.cluster_state import never_led_error, target_changed_error
+from twinlog.survey.cluster_state import changed_error, never_led_error
 from twinlog.survey.discovery import mirrored_topics
 from twinlog.survey.state_reader import state_rows_if_any
 
@@ -287,7 +287,7 @@ class FlowSteering:
         if known is NO_ROWS or (claim is None and is_of_copy):
             raise never_led_error(self._config)
         cluster_id = self.target.metadata([]).cluster_id or ""
-        if changed := target_changed_error(self._config, claim, cluster_id):
+        if changed := changed_error(self._config, claim, target_id=cluster_id):
             raise changed
         # the user may not be permitted to read the topic's cleanup policy; this is accepted,
         # because the mirror checks the policy, too

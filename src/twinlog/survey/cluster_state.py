@@ -9,11 +9,11 @@ Earlier releases wrote no rows for copies. Such copies are found by topic ID in 
 their flow, as long as the state topic has no rows for copies of the flow.
 
 **Same clusters.** With a claim, a process becomes a flow's leader (`mirror.state.generations`). The
-flow's source and target must be the clusters that its newest claim names (`source_changed_error`,
-`target_changed_error`). Cluster IDs are compared, never addresses. An address may lead to another
-cluster than at the time of the claim. For example, the address moved, a variable came from another
-shell, or a cluster was re-created with empty disks. If the ID of the cluster or the ID in the claim
-is empty, no error is reported.
+flow's source and target must be the clusters that its newest claim names (`changed_error`). Cluster
+IDs are compared, never addresses. An address may lead to another cluster than at the time of the
+claim. For example, the address moved, a variable came from another shell, or a cluster was
+re-created with empty disks. If the ID of the cluster or the ID in the claim is empty, no error is
+reported.
 """
 
 from __future__ import annotations
@@ -206,22 +206,6 @@ def write_copies(client: ClusterClient, rows: Sequence[CopyRow], now_ms: int) ->
     append_rows(client, TopicPartition(STATE_TOPIC, 0), [row.encode() for row in rows], now_ms)
 
 
-def source_changed_error(
-    flow: FlowConfig, claim: Claim | None, cluster_id: str
-) -> FlowError | None:
-    """Return the error if the source is not the cluster that the claim names, else None."""
-    before = "" if claim is None else claim.source_cluster_id
-    return _changed_error(flow, flow.flow.source, before, cluster_id)
-
-
-def target_changed_error(
-    flow: FlowConfig, claim: Claim | None, cluster_id: str
-) -> FlowError | None:
-    """Return the error if the target is not the cluster that the claim names, else None."""
-    before = "" if claim is None else claim.target_cluster_id
-    return _changed_error(flow, flow.flow.target, before, cluster_id)
-
-
 def never_led_error(flow: FlowConfig) -> FlowError:
     """Return the error for a flow without a claim on the target."""
     target = flow.flow.target
@@ -233,13 +217,23 @@ def never_led_error(flow: FlowConfig) -> FlowError:
     )
 
 
-def _changed_error(flow: FlowConfig, alias: str, before: str, now: str) -> FlowError | None:
-    if "" in (before, now) or before == now:
-        return None
-    return FlowError(
-        f"the state on {flow.flow.target} was written with cluster {before} as {alias}, but "
-        f"{alias} is now cluster {now}: correct {alias}.bootstrap.servers; if it is another "
-        "cluster, or was re-created, give it another alias; copied records are not changed",
-        flow=flow.flow,
-        code="CLUSTER_CHANGED",
-    )
+def changed_error(
+    flow: FlowConfig, claim: Claim | None, *, source_id: str = "", target_id: str = ""
+) -> FlowError | None:
+    """Return the error if a cluster with one of these IDs is not the one that the claim names."""
+    target_claim = "" if claim is None else claim.target_cluster_id
+    source_claim = "" if claim is None else claim.source_cluster_id
+    for alias, before, now in (
+        (flow.flow.target, target_claim, target_id),
+        (flow.flow.source, source_claim, source_id),
+    ):
+        if before and now and before != now:
+            return FlowError(
+                f"the state on {flow.flow.target} was written with cluster {before} as {alias}, "
+                f"but {alias} is now cluster {now}: correct {alias}.bootstrap.servers; if it is "
+                "another cluster, or was re-created, give it another alias; copied records are not "
+                "changed",
+                flow=flow.flow,
+                code="CLUSTER_CHANGED",
+            )
+    return None

@@ -55,7 +55,7 @@ from twinlog.mirror.state.published import (
 )
 from twinlog.model import StartAt, StartKind, TopicPartition
 from twinlog.quantities import plural
-from twinlog.survey.cluster_state import source_changed_error
+from twinlog.survey.cluster_state import changed_error
 from twinlog.survey.discovery import discover, mirrored_topics
 from twinlog.survey.ends import Ends, LogState, Want, read_ends
 from twinlog.survey.picture import Picture, read_flow, read_maps
@@ -335,7 +335,7 @@ class _OfflineFlow:
     def _snapshot(self) -> FlowSnapshot:
         last = None if self._history is None else self._history.latest
         source_id = self._source.metadata([]).cluster_id or ""
-        if changed := source_changed_error(self._flow, last, source_id):
+        if changed := changed_error(self._flow, last, source_id=source_id):
             return replace(_unknown_snapshot(self.setup, changed), state=FlowState.FAILED)
         return self._run(self._read()[0])
 

@@ -22,7 +22,7 @@ from twinlog.mirror.names.filters import TopicSelector, policy_of
 from twinlog.mirror.state.generations import Claim, FlowHistory
 from twinlog.mirror.state.intents import FlowIntents, IntentKind
 from twinlog.mirror.state.rows import StateRows
-from twinlog.survey.cluster_state import never_led_error, source_changed_error, target_changed_error
+from twinlog.survey.cluster_state import changed_error, never_led_error
 from twinlog.survey.state_reader import state_rows_if_any
 
 Say = Callable[[str], None]
@@ -78,7 +78,7 @@ class CutoverScope:
             seen = self.source.metadata([])
         except TwinlogError as error:
             return error
-        return source_changed_error(self.config, self.claim, seen.cluster_id or "")
+        return changed_error(self.config, self.claim, source_id=seen.cluster_id or "")
 
     @property
     def name(self) -> str:
@@ -138,12 +138,9 @@ class CutoverScope:
         """Raise FlowError (CLUSTER_CHANGED) if a cluster's ID differs from the one in the flow's
         newest claim. The source is not checked if its metadata is None.
         """
-        error = target_changed_error(self.config, self.claim, target_metadata.cluster_id or "")
-        if source_metadata is not None:
-            error = error or source_changed_error(
-                self.config, self.claim, source_metadata.cluster_id or ""
-            )
-        if error is not None:
+        source = "" if source_metadata is None else source_metadata.cluster_id or ""
+        target = target_metadata.cluster_id or ""
+        if error := changed_error(self.config, self.claim, source_id=source, target_id=target):
             raise error
 
     def require_copied(self) -> None:

@@ -66,7 +66,7 @@ from twinlog.mirror.state.generations import (
 )
 from twinlog.mirror.state.intents import INTENT, FlowIntents, flow_intents
 from twinlog.model import TopicId, TopicPartition
-from twinlog.survey.cluster_state import source_changed_error
+from twinlog.survey.cluster_state import changed_error
 from twinlog.survey.map_reader import MapReader
 from twinlog.survey.state_reader import state_rows
 
@@ -181,7 +181,7 @@ class FlowClaims:
         last = None if history is None else history.latest
         if last != (None if seen is None else seen.latest):
             raise SetupWaiting("another process led this flow in the meantime", flow=self.name)
-        if changed := source_changed_error(self.config, last, source_id):
+        if changed := changed_error(self.config, last, source_id=source_id):
             raise changed
         self._check_meaning(history, fresh_id=fresh_id)
         # the state topic may have lost its newest or all claims; the map's rows show their

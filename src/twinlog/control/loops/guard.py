@@ -43,8 +43,8 @@ from twinlog.mirror.state.copies import CopyRow
 from twinlog.model import NO_TOPIC_ID, Flow, TopicId
 from twinlog.survey.cluster_state import (
     ClusterState,
+    changed_error,
     cluster_state,
-    source_changed_error,
     with_maps,
     write_copies,
 )
@@ -155,7 +155,7 @@ class LoopGuard:
             was = other.source_cluster_id, other.target_cluster_id
             if was == (target_state.cluster_id, source_state.cluster_id):
                 raise clusters_swapped_error(self.config)
-        if changed := source_changed_error(self.config, last, source_state.cluster_id):
+        if changed := changed_error(self.config, last, source_id=source_state.cluster_id):
             raise changed
 
     def _looping_topics(
