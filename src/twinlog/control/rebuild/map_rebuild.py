@@ -27,6 +27,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from typing import Final
 
 from twinlog.cluster.client import prompt_client
@@ -180,12 +181,11 @@ class MapRebuild:
                 "cannot be rebuilt from the records alone; nothing was changed",
                 code="REBUILD_UNSUPPORTED",
             )
+        line = partial(RebuiltLine, source=plan.source, target=plan.target)
         key = plan.map_key
         start, end = self._bounds(plan.target)
         if self._described.is_complete(key, start):
-            return RebuiltLine(
-                source=plan.source, target=plan.target, outcome=LineOutcome.DESCRIBED, end=end
-            )
+            return line(outcome=LineOutcome.DESCRIBED, end=end)
         if plan.transform:
             raise PartitionError(
                 f"{plan.source}: its records are transformed, so they cannot be compared with the "
@@ -202,9 +202,7 @@ class MapRebuild:
                 code="REBUILD_EMPTIED",
             )
         if start >= end:
-            return RebuiltLine(
-                source=plan.source, target=plan.target, outcome=LineOutcome.EMPTY, end=end
-            )
+            return line(outcome=LineOutcome.EMPTY, end=end)
         self._require_own_producers()
         target = RebuildLog(
             client=self._target, tp=plan.target, start=start, end=end, may_lack_offsets=is_lacking
@@ -217,9 +215,7 @@ class MapRebuild:
         self._check_broker(plan.target, rebuilt)
         if self._claimed is not None:
             self._write(self._claimed, key, plan, rebuilt)
-        return RebuiltLine(
-            source=plan.source,
-            target=plan.target,
+        return line(
             outcome=LineOutcome.WOULD_BE if self._claimed is None else LineOutcome.REBUILT,
             first=rebuilt.runs[0].downstream,
             end=end,
@@ -231,10 +227,7 @@ class MapRebuild:
         self, claimed: ClaimedGeneration, key: PartitionKey, plan: PartitionPlan, rebuilt: Rebuilt
     ) -> None:
         membership = self._setup.membership
-        home = TopicPartition(
-            claimed.map_topic,
-            map_home(plan.source, claimed.map_partitions),
-        )
+        home = TopicPartition(claimed.map_topic, map_home(plan.source, claimed.map_partitions))
         for name, value in rows(
             rebuilt.runs,
             key=key,
