@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -12,11 +13,18 @@ from tests.support.client import Outgoing, produce
 from tests.support.cutover import Commands
 from tests.support.groups import Pair
 from tests.support.mirror import Mirror
+from tests.support.settings import settings_for
 from tests.support.topics import create_topic
 from twinlog.cli.main import run
 from twinlog.cluster.client import ClusterClient
-from twinlog.mirror.map.offset_map import MAP_PARTITIONS
+from twinlog.control.cutover.scope import CutoverScope
+from twinlog.control.failback.failback import Reverse, ReverseStart
+from twinlog.mirror.map.offset_map import MAP_PARTITIONS, Mark, PartitionKey
+from twinlog.mirror.map.runs import Run
+from twinlog.mirror.names.naming import map_topic_of
+from twinlog.model import Flow, TopicId, TopicPartition
 from twinlog.sandbox import LocalCluster
+from twinlog.survey.map_reader import MapReader
 
 pytestmark = [pytest.mark.broker, pytest.mark.xdist_group("failover")]
 
@@ -87,3 +95,21 @@ def test_requests_of_a_plan_do_not_grow_with_the_partitions(
     # many partitions have map rows in more partitions of the map topic, which cost a few more
     # requests
     assert many.total() <= few.total() + 3 * MAP_PARTITIONS, (few, many)
+
+
+def test_the_rows_of_a_map_larger_than_a_batch_are_written(
+    source_cluster: LocalCluster, fresh_topic: str
+) -> None:
+    """The reversed map of a partition may have more bytes than the cluster accepts in one batch."""
+    key = PartitionKey(TopicId("b" * 32), TopicId("a" * 32), 0)
+    runs = tuple(Run(3 * at, 10_000 + 3 * at, 20_000 + 4 * at) for at in range(200_000))
+    tp, mark = TopicPartition("orders", 0), Mark(600_000, 1_000_000)
+    start = ReverseStart(tp=tp, key=key, runs=runs, mark=mark)
+    flow = Flow("A", fresh_topic)
+    with ClusterClient(settings_for(source_cluster.bootstrap)) as client:
+        config = SimpleNamespace(flow=flow, state_topic_replication_factor=1)
+        scope = SimpleNamespace(config=config, source=client)
+        Reverse(cast("CutoverScope", scope), print)._write([start])
+        maps = MapReader(client, map_topic_of(flow.reverse), MAP_PARTITIONS).read()
+    assert (list(maps), maps[key].mark) == ([key], mark)
+    assert tuple(maps[key].runs) == runs

@@ -184,7 +184,8 @@ def write_rows(
     target: ClusterClient, topic: str, partitions: int, rows: Iterable[ChunkRow]
 ) -> None:
     """Append rows to the map topic `topic`, which has `partitions` partitions. From then on,
-    Twinlog owns the source partitions to which the rows belong.
+    Twinlog owns the source partitions to which the rows belong. Each row is a batch of its own,
+    because several large rows may exceed the maximum size of a batch.
     """
     now_ms = int(time.time() * 1000)
     for row in rows:

@@ -28,8 +28,9 @@ from msgspec import structs
 
 from twinlog.client.export import record_of
 from twinlog.cluster.groups.group_offsets import GroupOffsets
-from twinlog.cluster.topics.internal_log import append_rows, ensure_compacted_topic
+from twinlog.cluster.topics.internal_log import ensure_compacted_topic
 from twinlog.config.values.times import in_iso
+from twinlog.control.adopt.adoption import write_rows
 from twinlog.control.cutover.promotion import is_promoted, wait_until_over
 from twinlog.control.cutover.scope import CutoverScope, Say
 from twinlog.control.failback.copy_end import CopyEnd, LogReads, copy_ends
@@ -62,7 +63,6 @@ from twinlog.mirror.map.offset_map import (
     Mark,
     PartitionKey,
     Term,
-    map_home,
 )
 from twinlog.mirror.map.runs import Run, run_at
 from twinlog.mirror.names.filters import TopicSelector
@@ -334,15 +334,7 @@ class Reverse:
             replication_factor=self._scope.config.state_topic_replication_factor,
             on_unseen=lambda _: None,
         )
-        by_home: dict[int, list[tuple[bytes, bytes]]] = {}
-        for row in rows:
-            home = map_home(TopicPartition(row.topic, row.key.partition), partitions)
-            by_home.setdefault(home, []).append(row.encode())
-        now_ms = int(time.time() * 1000)
-        for home, home_rows in by_home.items():
-            append_rows(
-                self._scope.source, TopicPartition(self._map_topic, home), home_rows, now_ms
-            )
+        write_rows(self._scope.source, self._map_topic, partitions, rows)
 
     def _permit_reverse_copy(self, topics: set[str]) -> None:
         """Mark the rows that list B's topics as copies of A's as ended, so that the flow back is
