@@ -66,7 +66,7 @@ from twinlog.errors import FlowError
 from twinlog.mirror.findings import Span
 from twinlog.mirror.state.intents import Intent, IntentKind, WantedSkip
 from twinlog.mirror.state.published import Unusual
-from twinlog.mirror.verify.difference import Compared, DifferenceKind, Range
+from twinlog.mirror.verify.difference import Compared, DifferenceKind
 from twinlog.model import TopicId, TopicPartition
 from twinlog.sandbox.registry import SandboxCluster
 from twinlog.spark.pack import PackResult
@@ -435,7 +435,7 @@ def observed(*, is_well: bool) -> dict[str, Any]:
 def verified(*, is_equal: bool, flows: int = 1) -> dict[str, Any]:
     compared = Compared()
     if not is_equal:
-        compared.add_difference(DifferenceKind.MISSING, Range(3, 5), None, 2, "why")
+        compared.add_difference(DifferenceKind.MISSING, Span(3, 5), None, 2, "why")
     group = VerifiedGroup(
         group="shop",
         source=HERE,

@@ -13,8 +13,9 @@ from twinlog.control.verify import verification
 from twinlog.control.verify.result import VerifiedFlow
 from twinlog.control.verify.verification import VerifyScope
 from twinlog.errors import TwinlogError
+from twinlog.mirror.findings import Span
 from twinlog.mirror.map.offset_map import Mark, Run
-from twinlog.mirror.verify.difference import Compared, DifferenceKind, Range
+from twinlog.mirror.verify.difference import Compared, DifferenceKind
 from twinlog.mirror.verify.walk import Rules
 from twinlog.model import Isolation, TopicPartition
 from twinlog.survey.discovery import Discovery
@@ -80,13 +81,13 @@ def compared(here: int, there: int, *, may_lack: bool = True, asked: int | None 
 
 def test_findings_before_a_read_error_count() -> None:
     (one,) = compared(100, 101, may_lack=False, asked=101).differences
-    assert (one.kind, one.source) == (DifferenceKind.DIFFERENT, Range(0, 1))
+    assert (one.kind, one.source) == (DifferenceKind.DIFFERENT, Span(0, 1))
 
 
 @pytest.mark.parametrize("may_lack", [False, True], ids=["kept", "compacted"])
 def test_offsets_that_the_source_never_reached_were_not_compacted_away(may_lack: bool) -> None:
     (one,) = compared(10, 12, may_lack=may_lack).differences
-    assert (one.kind, one.target, one.records) == (DifferenceKind.EXTRA, Range(10, 12), 2)
+    assert (one.kind, one.target, one.records) == (DifferenceKind.EXTRA, Span(10, 12), 2)
     assert compared(10, 10, may_lack=may_lack).is_identical
 
 

@@ -27,7 +27,8 @@ from twinlog.control.verify.result import (
 )
 from twinlog.encoded import encoded
 from twinlog.errors import FlowError, Unauthorized
-from twinlog.mirror.verify.difference import MOST_KEPT, Compared, DifferenceKind, GapCause, Range
+from twinlog.mirror.findings import Span
+from twinlog.mirror.verify.difference import MOST_KEPT, Compared, DifferenceKind, GapCause
 from twinlog.model import TopicPartition
 
 HERE = TopicPartition("orders", 0)
@@ -50,7 +51,7 @@ def partition(compared: Compared | None = None, why_not: str = "") -> VerifiedPa
 
 def with_one(kind: DifferenceKind = DifferenceKind.MISSING) -> Compared:
     out = Compared()
-    out.add_difference(kind, Range(3, 5), None, 2, "why")
+    out.add_difference(kind, Span(3, 5), None, 2, "why")
     return out
 
 
@@ -103,7 +104,7 @@ def test_only_a_group_that_would_skip_records_is_wrong(
 def test_lines_name_ranges_of_both_sides() -> None:
     compared = with_one()
     compared.add_equal(1)
-    compared.add_difference(DifferenceKind.DIFFERENT, Range(7, 8), Range(6, 7), 1)
+    compared.add_difference(DifferenceKind.DIFFERENT, Span(7, 8), Span(6, 7), 1)
     compared.gaps[GapCause.MARKERS] += 1200
     flow = VerifiedFlow(
         flow="A->B", partitions=[partition(compared)], groups=[replace(GROUP, target_committed=19)]
@@ -119,7 +120,7 @@ def test_lines_name_ranges_of_both_sides() -> None:
 
 def test_pending_records_are_reported_while_a_mirror_runs() -> None:
     compared = Compared()
-    compared.pending = Range(9, 12)
+    compared.pending = Span(9, 12)
     flow = VerifiedFlow(flow="A->B", is_led=True, partitions=[partition(compared)])
     assert flow.answer is VerifyAnswer.IDENTICAL
     assert list(explained_gaps(flow)) == ["not copied yet by the running mirror: orders-0 [9, 12)"]
@@ -128,13 +129,13 @@ def test_pending_records_are_reported_while_a_mirror_runs() -> None:
 def test_ranges_continue_until_something_is_equal() -> None:
     found = Compared()
     for offset in range(5):
-        found.add_difference(DifferenceKind.EXTRA, None, Range(offset, offset + 1), 1)
+        found.add_difference(DifferenceKind.EXTRA, None, Span(offset, offset + 1), 1)
     found.add_equal(1)
-    found.add_difference(DifferenceKind.EXTRA, None, Range(6, 7), 1)
-    found.add_difference(DifferenceKind.MISSING, Range(6, 7), None, 1)
+    found.add_difference(DifferenceKind.EXTRA, None, Span(6, 7), 1)
+    found.add_difference(DifferenceKind.MISSING, Span(6, 7), None, 1)
     assert [(one.kind, one.target, one.records) for one in found.differences] == [
-        (DifferenceKind.EXTRA, Range(0, 5), 5),
-        (DifferenceKind.EXTRA, Range(6, 7), 1),
+        (DifferenceKind.EXTRA, Span(0, 5), 5),
+        (DifferenceKind.EXTRA, Span(6, 7), 1),
         (DifferenceKind.MISSING, None, 1),
     ]
 
@@ -142,7 +143,7 @@ def test_ranges_continue_until_something_is_equal() -> None:
 def test_ranges_of_a_log_that_is_wrong_everywhere_are_counted() -> None:
     found = Compared()
     for offset in range(MOST_KEPT + 3):
-        found.add_difference(DifferenceKind.EXTRA, None, Range(offset, offset + 1), 1)
+        found.add_difference(DifferenceKind.EXTRA, None, Span(offset, offset + 1), 1)
         found.add_equal(1)
     assert (len(found.differences), found.unlisted_count) == (MOST_KEPT, 3)
 

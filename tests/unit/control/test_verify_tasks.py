@@ -26,8 +26,9 @@ from twinlog.control.verify.workers import (
     extent,
 )
 from twinlog.errors import TwinlogError
+from twinlog.mirror.findings import Span
 from twinlog.mirror.map.offset_map import Mark, Run
-from twinlog.mirror.verify.difference import Compared, DifferenceKind, Range
+from twinlog.mirror.verify.difference import Compared, DifferenceKind
 from twinlog.mirror.verify.walk import Rules
 from twinlog.model import Isolation, TopicPartition
 from twinlog.spark.verify import VERIFY_MESSAGES, VerifyDone, VerifyStep, VerifyTaken, VerifyWork
@@ -306,8 +307,8 @@ def test_shifted_row_and_gaps_of_the_map(monkeypatch: pytest.MonkeyPatch) -> Non
     here, there = log_of(some), log_of(some)
     found = by_tasks(wanted(here, there, (*WHOLE, Run(30, 31, 30)), deep=False), here, there)
     assert [(one.kind, one.source) for one in found.differences] == [
-        (DifferenceKind.SHIFTED, Range(30, 31)),
-        (DifferenceKind.SHIFTED, Range(31, 60)),
+        (DifferenceKind.SHIFTED, Span(30, 31)),
+        (DifferenceKind.SHIFTED, Span(31, 60)),
     ]
     # the copy began at offset 9, and a marker is at offset 40
     here.batches.clear()

@@ -19,9 +19,10 @@ from twinlog.channel.lending import LendingClient
 from twinlog.control.verify.functions import FlowFunctions
 from twinlog.errors import TwinlogError
 from twinlog.mirror.copy.ranges import RangeAnswer, SourceRange
+from twinlog.mirror.findings import Span
 from twinlog.mirror.map.offset_map import Mark, Run
 from twinlog.mirror.skips import Skip
-from twinlog.mirror.verify.difference import Compared, DifferenceKind, GapCause, Range
+from twinlog.mirror.verify.difference import Compared, DifferenceKind, GapCause
 from twinlog.mirror.verify.side import Piece
 from twinlog.mirror.verify.walk import Rules
 from twinlog.model import Isolation, TopicPartition
@@ -182,7 +183,7 @@ def test_another_function_is_a_difference(functions: Callable[..., FlowFunctions
 
     found = Copy().compared(functions(other))
     (difference,) = found.differences
-    assert (difference.kind, difference.source) == (DifferenceKind.DIFFERENT, Range(33, 34))
+    assert (difference.kind, difference.source) == (DifferenceKind.DIFFERENT, Span(33, 34))
     assert found.equal == COUNT - COUNT // 5 - 1
 
 
@@ -191,7 +192,7 @@ def test_another_filter_is_a_difference(functions: Callable[..., FlowFunctions])
     assert [one.kind for one in found.differences] == [DifferenceKind.EXTRA]
     found = Copy().compared(functions(lambda one: one if one.offset == 35 else masked(one)))
     assert {(one.kind, one.source) for one in found.differences} == {
-        (DifferenceKind.MISSING, Range(35, 36))
+        (DifferenceKind.MISSING, Span(35, 36))
     }
 
 

@@ -11,9 +11,10 @@ import pytest
 
 from tests.support.memory_log import MemoryLog
 from twinlog.mirror.copy.intake import Intake, RolledBack
+from twinlog.mirror.findings import Span
 from twinlog.mirror.map.offset_map import Mark, Run
 from twinlog.mirror.skips import Skip
-from twinlog.mirror.verify.difference import Compared, DifferenceKind, GapCause, Range
+from twinlog.mirror.verify.difference import Compared, DifferenceKind, GapCause
 from twinlog.mirror.verify.matching import OffsetPairs, with_own_batches
 from twinlog.mirror.verify.side import Piece, ReadSide
 from twinlog.mirror.verify.walk import LogWalk, Rules
@@ -149,7 +150,7 @@ def test_one_flipped_byte(plain: Copied) -> None:
         return records
 
     plain.rewrite(flip)
-    assert found(plain.compare()) == [(DifferenceKind.DIFFERENT, Range(12, 13), Range(12, 13), 1)]
+    assert found(plain.compare()) == [(DifferenceKind.DIFFERENT, Span(12, 13), Span(12, 13), 1)]
 
 
 @pytest.mark.parametrize(
@@ -167,9 +168,9 @@ def test_whatever_a_consumer_sees_counts(
         return [*records[:29], records[29]._replace(**changed)]  # type: ignore[arg-type]
 
     plain.rewrite(change)
-    assert found(plain.compare()) == [
-        (DifferenceKind.DIFFERENT, Range(29, 30), Range(29, 30), 1)
-    ], name
+    assert found(plain.compare()) == [(DifferenceKind.DIFFERENT, Span(29, 30), Span(29, 30), 1)], (
+        name
+    )
 
 
 def test_wrong_checksum_of_equal_bytes(plain: Copied) -> None:
@@ -178,26 +179,26 @@ def test_wrong_checksum_of_equal_bytes(plain: Copied) -> None:
     spoilt[17] ^= 1
     plain.target.batches[2] = stored._replace(data=bytes(spoilt))
     (one,) = plain.compare().differences
-    assert (one.kind, one.target, one.records) == (DifferenceKind.DIFFERENT, Range(10, 15), 5)
+    assert (one.kind, one.target, one.records) == (DifferenceKind.DIFFERENT, Span(10, 15), 5)
     assert "CRC" in one.why
 
 
 def test_lost_last_record_is_pending(plain: Copied) -> None:
     plain.rewrite(lambda records: records[:-1])
     compared = plain.compare()
-    assert (found(compared), compared.pending) == ([], Range(29, 30))
+    assert (found(compared), compared.pending) == ([], Span(29, 30))
 
 
 def test_lost_record_within_the_copy(plain: Copied) -> None:
     plain.rewrite(lambda records: records[:-1])
-    assert found(plain.compare(until=30)) == [(DifferenceKind.MISSING, Range(29, 30), None, 1)]
+    assert found(plain.compare(until=30)) == [(DifferenceKind.MISSING, Span(29, 30), None, 1)]
 
 
 def test_lost_record_in_the_middle(plain: Copied) -> None:
     plain.rewrite(lambda records: records[:7] + records[8:])
     assert found(plain.compare(until=30)) == [
-        (DifferenceKind.MISSING, Range(7, 8), None, 1),
-        (DifferenceKind.SHIFTED, Range(8, 30), Range(7, 29), 22),
+        (DifferenceKind.MISSING, Span(7, 8), None, 1),
+        (DifferenceKind.SHIFTED, Span(8, 30), Span(7, 29), 22),
     ]
 
 
@@ -207,14 +208,14 @@ def test_duplicate(plain: Copied, at: int) -> None:
     # the second of two equal records is the additional one
     extra = at + 1
     assert found(plain.compare()) == [
-        (DifferenceKind.EXTRA, None, Range(extra, extra + 1), 1),
-        (DifferenceKind.SHIFTED, Range(at + 1, 30), Range(at + 2, 31), 29 - at),
+        (DifferenceKind.EXTRA, None, Span(extra, extra + 1), 1),
+        (DifferenceKind.SHIFTED, Span(at + 1, 30), Span(at + 2, 31), 29 - at),
     ]
 
 
 def test_duplicate_of_the_last(plain: Copied) -> None:
     plain.rewrite(lambda records: [*records, records[-1]])
-    assert found(plain.compare()) == [(DifferenceKind.EXTRA, None, Range(30, 31), 1)]
+    assert found(plain.compare()) == [(DifferenceKind.EXTRA, None, Span(30, 31), 1)]
 
 
 def test_swap(plain: Copied) -> None:
@@ -223,7 +224,7 @@ def test_swap(plain: Copied) -> None:
         return records
 
     plain.rewrite(swap)
-    assert found(plain.compare()) == [(DifferenceKind.REORDERED, Range(11, 13), Range(11, 13), 2)]
+    assert found(plain.compare()) == [(DifferenceKind.REORDERED, Span(11, 13), Span(11, 13), 2)]
 
 
 @pytest.mark.parametrize("by", [-3, -1, 1, 3])
@@ -244,7 +245,7 @@ def test_shifted_row_of_the_map(side: str, by: int) -> None:
         DifferenceKind.EXTRA,
         DifferenceKind.MISSING,
     }
-    assert shifted[-1].source == Range(shifted[-1].source[0], 44)  # type: ignore[index]
+    assert shifted[-1].source == Span(shifted[-1].source[0], 44)  # type: ignore[index]
     assert copied.compare().is_identical
 
 
@@ -256,7 +257,7 @@ def test_missing_row_leaves_records_without_an_offset() -> None:
     copied.copy()
     compared = copied.compare(runs=copied.runs[:1], until=44)
     assert [one.kind for one in compared.differences] == [DifferenceKind.SHIFTED]
-    assert compared.differences[0].source == Range(14, 44)
+    assert compared.differences[0].source == Span(14, 44)
 
 
 def test_long_stretch_of_different_records(plain: Copied) -> None:
@@ -266,7 +267,7 @@ def test_long_stretch_of_different_records(plain: Copied) -> None:
     other = [record(number, b"other") for number in range(12_000)]
     copied.rewrite(lambda records: records[:10] + other[10:11_990] + records[11_990:], each=700)
     assert found(copied.compare()) == [
-        (DifferenceKind.DIFFERENT, Range(10, 11_990), Range(10, 11_990), 11_980)
+        (DifferenceKind.DIFFERENT, Span(10, 11_990), Span(10, 11_990), 11_980)
     ]
 
 
@@ -278,7 +279,7 @@ def test_records_that_are_all_alike() -> None:
     copied.copy()
     assert copied.compare().is_identical
     copied.rewrite(lambda records: [*records, same])
-    assert found(copied.compare()) == [(DifferenceKind.EXTRA, None, Range(100, 101), 1)]
+    assert found(copied.compare()) == [(DifferenceKind.EXTRA, None, Span(100, 101), 1)]
 
 
 def test_transactions() -> None:
@@ -304,7 +305,7 @@ def test_aborted_record_on_the_target_is_extra() -> None:
     copied.copy()
     assert copied.compare().is_identical
     copied.isolation = Isolation.READ_COMMITTED
-    assert found(copied.compare()) == [(DifferenceKind.EXTRA, None, Range(10, 11), 1)]
+    assert found(copied.compare()) == [(DifferenceKind.EXTRA, None, Span(10, 11), 1)]
 
 
 @pytest.mark.parametrize("codec", list(Codec))
@@ -357,13 +358,13 @@ def test_difference_among_compacted_records() -> None:
 
     copied.rewrite(change)
     assert found(copied.compare()) == [
-        (DifferenceKind.DIFFERENT, Range(upstream, upstream + 1), Range(7, 8), 1)
+        (DifferenceKind.DIFFERENT, Span(upstream, upstream + 1), Span(7, 8), 1)
     ]
 
 
 def test_topic_that_is_not_compacted_lacks_nothing(plain: Copied) -> None:
     plain.source.compact(lambda one: one.offset != 7)
-    assert found(plain.compare()) == [(DifferenceKind.EXTRA, None, Range(7, 8), 1)]
+    assert found(plain.compare()) == [(DifferenceKind.EXTRA, None, Span(7, 8), 1)]
 
 
 @pytest.mark.parametrize(("here", "there"), [(12, 0), (0, 12), (10, 12), (12, 10), (15, 15)])
@@ -381,7 +382,7 @@ def test_skipped_record() -> None:
     copied.copy(skips=skips)
     compared = copied.compare(Rules(skips=skips))
     assert (found(compared), compared.gaps[GapCause.SKIPPED]) == ([], 1)
-    assert found(copied.compare()) == [(DifferenceKind.MISSING, Range(7, 8), None, 1)]
+    assert found(copied.compare()) == [(DifferenceKind.MISSING, Span(7, 8), None, 1)]
 
 
 def test_foreign_records_of_a_shared_topic() -> None:
@@ -391,7 +392,7 @@ def test_foreign_records_of_a_shared_topic() -> None:
     foreign = [record(500), record(501)]
     copied.rewrite(lambda records: records[:10] + foreign + records[10:])
     runs = [Run(0, 0, 0), Run(10, 10, 12)]
-    assert found(copied.compare(runs=runs)) == [(DifferenceKind.EXTRA, None, Range(10, 12), 2)]
+    assert found(copied.compare(runs=runs)) == [(DifferenceKind.EXTRA, None, Span(10, 12), 2)]
     accepted = copied.compare(Rules(accepted=((10, 12),)), runs=runs)
     assert (found(accepted), accepted.gaps[GapCause.ACCEPTED]) == ([], 2)
     shared = copied.compare(Rules(is_shared=True), runs=runs)

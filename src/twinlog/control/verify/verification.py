@@ -45,12 +45,13 @@ from twinlog.control.verify.workers import (
 )
 from twinlog.errors import TwinlogError
 from twinlog.extras import require_extra
+from twinlog.mirror.findings import Span
 from twinlog.mirror.map.offset_map import PartitionMap
 from twinlog.mirror.map.runs import digest_of, run_at
 from twinlog.mirror.plan import FOREVER, PartitionPlan
 from twinlog.mirror.state.generations import producers_of
 from twinlog.mirror.state.intents import FlowIntents
-from twinlog.mirror.verify.difference import Compared, DifferenceKind, Range
+from twinlog.mirror.verify.difference import Compared, DifferenceKind
 from twinlog.model import TopicPartition
 from twinlog.spark.verify import VerifyDone
 from twinlog.survey.discovery import Discovery, discover, selected_topics
@@ -180,7 +181,7 @@ class _Flow:
             start, end = logs[tp].start, logs[tp].end
             if not problem and (start is None or end is None):
                 problem = NO_BOUNDS
-            missing = Range(start or 0, end or 0)
+            missing = Span(start or 0, end or 0)
             missing = _in_scope(missing, _since(since.get(tp, 0)), _until(until.get(tp)))
             if not problem and missing.next > missing.first:
                 if verified.is_led:
@@ -369,9 +370,9 @@ def _bounds(log: LogState) -> PartitionBounds | None:
     return PartitionBounds(start=log.start, end=log.end)
 
 
-def _in_scope(source_range: Range, since: int, until: int | None) -> Range:
+def _in_scope(source_range: Span, since: int, until: int | None) -> Span:
     """Return the intersection of a range with the offsets to verify. The result may be empty."""
-    return Range(
+    return Span(
         max(source_range.first, since),
         source_range.next if until is None else min(source_range.next, until),
     )

@@ -12,14 +12,15 @@ from __future__ import annotations
 
 import struct
 from collections import Counter
-from collections.abc import Container, Sized
 from dataclasses import dataclass, field
 from enum import StrEnum
 from hashlib import blake2b
-from typing import Final, NamedTuple, Protocol
+from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
+
+from twinlog.mirror.findings import Span
 
 DIGEST_BYTES: Final = 16
 _MODULUS: Final = 1 << 8 * DIGEST_BYTES
@@ -94,19 +95,6 @@ class Day:
         self.target.add(other.target)
 
 
-class _Days(Container[int], Sized, Protocol): ...
-
-
-def day_of(timestamp_ms: int, known: _Days) -> int:
-    """Return the UTC day of a timestamp, as days since 1970, or NO_DAY. `known`: the days that
-    already have counts.
-    """
-    if timestamp_ms < 0:
-        return NO_DAY
-    number = timestamp_ms // DAY_MS
-    return number if number in known or len(known) < MOST_DAYS else NO_DAY
-
-
 MOST_KEPT: Final = 10_000
 """Maximum number of differing ranges kept per partition. Ranges beyond it are only counted."""
 
@@ -147,22 +135,12 @@ class GapCause(StrEnum):
     OWN_TIME = "with the target's own timestamp"
 
 
-class Range(NamedTuple):
-    """Offsets from `first` up to, but not including, `next` of one log."""
-
-    first: int
-    next: int
-
-    def __str__(self) -> str:
-        return f"[{self.first}, {self.next})"
-
-
 class Difference(Struct, frozen=True, kw_only=True):
     """One range of differing records."""
 
     kind: DifferenceKind
-    source: Range | None
-    target: Range | None
+    source: Span | None
+    target: Span | None
     records: int
     why: str = ""
 
@@ -184,10 +162,10 @@ class Compared:
     """Number of records that one side lacks for a valid reason, by cause. Of deleted records and
     markers, the offsets are counted.
     """
-    pending: Range | None = None
+    pending: Span | None = None
     """Source offsets from the first record that is not copied yet to the log's end, or None."""
     days: dict[int, Day] = field(default_factory=dict)
-    """Counts by the day of the records' timestamps, numbered by `day_of`."""
+    """Counts by the UTC day of the records' timestamps, as days since 1970, or NO_DAY."""
     _is_open: bool = False
     """Whether the next difference may continue the last one, because no equal record is between
     them.
@@ -204,7 +182,9 @@ class Compared:
 
     def day(self, timestamp_ms: int) -> Day:
         """Return the counts for the day of a record's timestamp."""
-        number = day_of(timestamp_ms, self.days)
+        number = NO_DAY if timestamp_ms < 0 else timestamp_ms // DAY_MS
+        if number not in self.days and len(self.days) >= MOST_DAYS:
+            number = NO_DAY
         day = self.days.get(number)
         if day is None:
             day = self.days[number] = Day()
@@ -226,8 +206,8 @@ class Compared:
     def add_difference(
         self,
         kind: DifferenceKind,
-        source: Range | None,
-        target: Range | None,
+        source: Span | None,
+        target: Span | None,
         records: int,
         why: str = "",
     ) -> None:
@@ -258,7 +238,7 @@ def _merged(last: Difference, difference: Difference) -> Difference | None:
     return replace(last, source=source, target=target, records=last.records + difference.records)
 
 
-def _merged_span(last: Range | None, span: Range | None) -> Range | None:
+def _merged_span(last: Span | None, span: Span | None) -> Span | None:
     if last is None or span is None:
         return None
-    return Range(min(last.first, span.first), max(last.next, span.next))
+    return Span(min(last.first, span.first), max(last.next, span.next))

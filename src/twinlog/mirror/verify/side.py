@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
 from twinlog.errors import CorruptData
+from twinlog.mirror.findings import Span
 from twinlog.mirror.start.alignment import identity
 from twinlog.mirror.start.tail_check import decode
-from twinlog.mirror.verify.difference import Compared, GapCause, Range
+from twinlog.mirror.verify.difference import Compared, GapCause
 from twinlog.wire.kernels.shapes import OFFSET, Table
 from twinlog.wire.record_batch import BatchHeader, verify_crc
 from twinlog.wire.records import Record, decode_table, records_of
@@ -84,7 +85,7 @@ class ReadSide:
         self.start = start
         self.may_lack = may_lack
         """Whether the log is compacted, so that offsets without a record may have had one."""
-        self.hidden: deque[Range] = deque(maxlen=HIDDEN_KEPT)
+        self.hidden: deque[Span] = deque(maxlen=HIDDEN_KEPT)
         """The last HIDDEN_KEPT offset ranges of markers and aborted batches before the read
         position.
         """
@@ -185,7 +186,7 @@ class ReadSide:
                 self._piece = piece
                 break
             header = piece.header
-            self.hidden.append(Range(header.base_offset, header.next_offset))
+            self.hidden.append(Span(header.base_offset, header.next_offset))
             count = (
                 header.last_offset_delta + 1 if piece.hides is GapCause.MARKERS else header.count
             )

@@ -26,9 +26,10 @@ from functools import partial
 from typing import Final
 
 from twinlog.errors import CorruptData
+from twinlog.mirror.findings import Span
 from twinlog.mirror.skips import Skip, skip_at
 from twinlog.mirror.start.tail_check import same_record
-from twinlog.mirror.verify.difference import Compared, Day, DifferenceKind, GapCause, Range, Tally
+from twinlog.mirror.verify.difference import Compared, Day, DifferenceKind, GapCause, Tally
 from twinlog.mirror.verify.matching import (
     WINDOWS,
     MappedOffset,
@@ -116,7 +117,7 @@ class LogWalk:
             else:
                 break
             if count and self._compared.pending is None:
-                self._compared.pending = Range(first, end)
+                self._compared.pending = Span(first, end)
             records += count
         return records
 
@@ -133,14 +134,9 @@ class LogWalk:
         if not are_equal(source_batch, target_batch, self._compared, is_deep=self._rules.is_deep):
             return False
         header, other = source_batch.header, target_batch.header
-        if self._shift:
-            self._note_shifted(
-                Range(header.base_offset, header.next_offset),
-                Range(other.base_offset, other.next_offset),
-                header.count,
-            )
-        else:
-            self._compared.add_equal(header.count)
+        source = Span(header.base_offset, header.next_offset)
+        target = Span(other.base_offset, other.next_offset)
+        self._note_equal(source, target, header.count)
         self._source.pass_batch()
         self._target.pass_batch()
         self._on_step(other.next_offset)
@@ -167,10 +163,7 @@ class LogWalk:
         if not equal:
             return False
         first, at = source_rows.offset, target_rows.offset
-        if self._shift:
-            self._note_shifted(Range(first, first + equal), Range(at, at + equal), equal)
-        else:
-            self._compared.add_equal(equal)
+        self._note_equal(Span(first, first + equal), Span(at, at + equal), equal)
         self._source.pass_rows(equal)
         self._target.pass_rows(equal)
         self._on_step(at + equal)
@@ -226,13 +219,9 @@ class LogWalk:
         source_offset = entry.offset
         self._count(entry, source_offset, lambda day: day.both)
         mapped = self._pairs.counterpart(source_offset)
-        is_known = mapped is not None and mapped.is_known
-        if self._shift or not is_known:
-            source = Range(source_offset, source_offset + 1)
-            target = Range(target_offset, target_offset + 1)
-            self._note_shifted(source, target, 1, is_known=is_known)
-        else:
-            self._compared.add_equal(1)
+        source = Span(source_offset, source_offset + 1)
+        target = Span(target_offset, target_offset + 1)
+        self._note_equal(source, target, 1, is_known=mapped is not None and mapped.is_known)
 
     def _count(self, entry: Entry, offset: int, side: Callable[[Day], Tally]) -> None:
         """Add a record to the counts of its day. `offset`: the offset that its digest contains.
@@ -337,8 +326,8 @@ class LogWalk:
             # the records differ only in timestamps. The realignment ignores timestamps if any of
             # its records has the target's own timestamp
             pair = (
-                Range(source_entries[0].offset, source_entries[0].offset + 1),
-                Range(target_entries[0].offset, target_entries[0].offset + 1),
+                Span(source_entries[0].offset, source_entries[0].offset + 1),
+                Span(target_entries[0].offset, target_entries[0].offset + 1),
             )
             self._compared.add_difference(DifferenceKind.DIFFERENT, *pair, 1)
             self._count(source_entries[0], source_entries[0].offset, lambda day: day.source)
@@ -493,9 +482,15 @@ class LogWalk:
         self._compared.add_difference(DifferenceKind.EXTRA, None, _span([other]), 1, why)
         return True
 
-    def _note_shifted(
-        self, source: Range, target: Range, records: int, *, is_known: bool = True
+    def _note_equal(
+        self, source: Span, target: Span, records: int, *, is_known: bool = True
     ) -> None:
+        """Count equal records, or report them as shifted if the map has no or another position for
+        them.
+        """
+        if is_known and not self._shift:
+            self._compared.add_equal(records)
+            return
         why = ELSEWHERE if is_known else NOT_IN_MAP
         self._compared.add_difference(DifferenceKind.SHIFTED, source, target, records, why)
 
@@ -507,9 +502,9 @@ def _size(record: Record) -> int:
     return sum(len(part) for part in parts if part) + sum(len(key) for key, _ in record.headers)
 
 
-def _span(records: Sequence[SideRecord]) -> Range:
+def _span(records: Sequence[SideRecord]) -> Span:
     offsets = [seen.offset for seen in records]
-    return Range(min(offsets), max(offsets) + 1)
+    return Span(min(offsets), max(offsets) + 1)
 
 
 # The functions below compare two batches, or rows of them, without creating an object per record.
