@@ -96,6 +96,11 @@ class LogDivergence:
         return Span(min(self.at, self.log[1]), self.log[1])
 
     @property
+    def kept(self) -> Span:
+        """Return the part of the tail that A still has. It may be empty."""
+        return self.tail._replace(first=max(self.tail.first, self.log[0]))
+
+    @property
     def deleted(self) -> Span | None:
         """Return the part of the tail that A's retention has deleted, or None."""
         until = min(self.log[0], self.log[1])

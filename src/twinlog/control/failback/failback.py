@@ -57,6 +57,7 @@ from twinlog.control.failback.saved import (
 )
 from twinlog.encoded import encoded
 from twinlog.errors import Fate, FlowError, TwinlogError, or_raise
+from twinlog.mirror.findings import Span
 from twinlog.mirror.map.offset_map import (
     MAP_PARTITIONS,
     ChunkRow,
@@ -482,11 +483,9 @@ class Failback:
 
     def _count_tail(self, divergence: LogDivergence) -> TailCounts:
         counts = TailCounts()
-        until = min(divergence.tail.next, divergence.stable)
-        span = divergence.tail._replace(
-            first=max(divergence.tail.first, divergence.log[0]), next=until
-        )
-        if divergence.problem is None and span.first < span.next:
+        span = divergence.kept
+        span = span._replace(next=min(span.next, divergence.stable))
+        if divergence.problem is None and not span.is_empty:
             report = self._progress(
                 f"{divergence.source}: offset {{}} of {count(span.next)} checked"
             )
@@ -571,12 +570,7 @@ class Failback:
         for divergence in divergences:
             tail_files = [file for file in files if file.tp == divergence.source]
             self._require_matching_files(saved, tail_files, divergence)
-            kept_tail = divergence.tail._replace(
-                first=max(divergence.tail.first, divergence.log[0])
-            )
-            for span in (
-                uncovered_spans(kept_tail, tail_files) if kept_tail.first < kept_tail.next else ()
-            ):
+            for span in uncovered_spans(divergence.kept, tail_files):
                 report = self._progress(
                     f"{divergence.source}: offset {{}} of {count(span.next)} saved"
                 )
@@ -584,14 +578,9 @@ class Failback:
                 self._say(f"saved: {path.name}")
         files = saved.files()
         for divergence in divergences:
-            deleted_spans = (
-                None
-                if divergence.deleted is None
-                else uncovered_spans(
-                    divergence.deleted, [file for file in files if file.tp == divergence.source]
-                )
-            )
-            for span in deleted_spans or ():
+            tail_files = [file for file in files if file.tp == divergence.source]
+            deleted = divergence.deleted or Span(0, 0)
+            for span in uncovered_spans(deleted, tail_files):
                 self._say(f"not saved: {divergence.source} {span}: retention had deleted it")
         saved.write_manifest(files, encoded(divergences))
         return files

@@ -31,7 +31,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,14 +44,13 @@ from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.raw_log import FetchedRecords, fetch_partition
 from twinlog.encoded import encoded
 from twinlog.errors import BrokerRefused, CorruptData, Fate, FlowError
-from twinlog.folders import own_opener, private_folder, read_private
+from twinlog.folders import own_opener, private_folder, private_opener, read_private
 from twinlog.mirror.findings import Span
 from twinlog.model import Isolation, TopicPartition
 from twinlog.quantities import first_few
 
 MANIFEST: Final = "manifest.json"
 VERSION: Final = 1
-PRIVATE: Final = 0o600
 TODO: Final = "save to another folder with --save"
 PARTIAL: Final = ".partial"
 _NAME: Final = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)-(?P<first>\d{20})-(?P<next>\d{20})")
@@ -132,13 +131,10 @@ class SavedTail:
     def save(self, client: ClusterClient, tp: TopicPartition, span: Span, on_read: OnRead) -> Path:
         """Save the records in a range of offsets to a complete file. Return the file's path."""
         name = f"{tp.topic}-{tp.partition}-{span.first:020d}-{span.next:020d}.jsonl"
-        path, partial = self._folder / name, self._folder / (name + PARTIAL)
-        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE)
-        with os.fdopen(descriptor, "w", encoding="ascii") as out:
-            for record in read_tail(client, tp, span, on_read):
-                out.write(record_line(tp.partition, record, with_batch=True) + "\n")
-            out.flush()
-            os.fsync(out.fileno())
+        path = self._folder / name
+        records = read_tail(client, tp, span, on_read)
+        lines = (record_line(tp.partition, record, with_batch=True) for record in records)
+        partial = self._write_partial(name, lines)
         os.link(partial, path)  # unlike a rename, a link replaces nothing
         partial.unlink()
         _sync(self._folder)
@@ -160,14 +156,18 @@ class SavedTail:
 
     def _write(self, partitions: Sequence[Mapping[str, Any]], files: Sequence[SavedFile]) -> None:
         manifest = encoded(self._owner) | {"partitions": partitions, "files": encoded(files)}
-        partial = self._folder / (MANIFEST + PARTIAL)
-        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE)
-        with os.fdopen(descriptor, "w", encoding="ascii") as out:
-            out.write(json.dumps(manifest, indent=1) + "\n")
-            out.flush()
-            os.fsync(out.fileno())
+        partial = self._write_partial(MANIFEST, [json.dumps(manifest, indent=1)])
         partial.replace(self._folder / MANIFEST)
         _sync(self._folder)
+
+    def _write_partial(self, name: str, lines: Iterable[str]) -> Path:
+        """Write the lines to a new file under the temporary name of file `name`."""
+        partial = self._folder / (name + PARTIAL)
+        with open(partial, "x", encoding="ascii", opener=private_opener) as out:
+            out.writelines(f"{line}\n" for line in lines)
+            out.flush()
+            os.fsync(out.fileno())
+        return partial
 
     def records(self, file: SavedFile) -> Iterator[Mapping[str, Any]]:
         """Read a saved file again, and yield its records as JSON objects."""
