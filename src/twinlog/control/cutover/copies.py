@@ -211,7 +211,13 @@ def copies(scope: CutoverScope, covers: Callable[[str], bool] | None = None) -> 
     rows = (row for row in scope.rows().copies.values() if row.flow == scope.name)
     begun = [row for row in rows if row.is_live and covers(row.source_topic)]
     source_metadata = None if scope.source_problem is not None else scope.source.metadata(None)
-    listed = dict(_listed(source_metadata, covers))
+    source_topics = {} if source_metadata is None else source_metadata.topics
+    listed = {
+        tp: topic.topic_id
+        for name, topic in source_topics.items()
+        if not topic.is_internal and covers(name)
+        for tp in topic.tps
+    }
     isolation = scope.config.isolation_level
     want = Want.STARTS | Want.TIMES
     ends = read_ends(scope.source, listed, want, isolation=isolation)
@@ -246,7 +252,11 @@ def copies(scope: CutoverScope, covers: Callable[[str], bool] | None = None) -> 
     by_partition = {
         tp: _copy(replica, is_shared=scope.setup.is_identity) for tp, replica in replicas.items()
     }
-    for row in _hidden_on_target(scope, target_metadata, begun):
+    # remote topics that this user is not permitted to see may still exist. Deleted ones are left
+    # out, because clients cannot move to them
+    by_topic = {row.topic: row for row in begun}
+    for name in hidden_topics(scope.target, target_metadata, by_topic):
+        row = by_topic[name]
         tp, target = TopicPartition(row.source_topic, 0), TopicPartition(row.topic, 0)
         if tp not in pairs:
             blank = by_partition.get(tp, Copy(source=tp, target=target))
@@ -302,15 +312,6 @@ def first_uncopied(
 # -- the source
 
 
-def _listed(
-    source_metadata: ClusterMetadata | None, covers: Callable[[str], bool]
-) -> Iterator[tuple[TopicPartition, TopicId]]:
-    """Yield the partitions that the source lists, with the IDs of their topics."""
-    for name, topic in source_metadata.topics.items() if source_metadata is not None else ():
-        if not topic.is_internal and covers(name):
-            yield from ((tp, topic.topic_id) for tp in topic.tps)
-
-
 def _why_unlisted(
     source: ClusterClient, source_metadata: ClusterMetadata, topics: Collection[str]
 ) -> dict[str, str]:
@@ -349,16 +350,6 @@ def _pairs(
                 tp = TopicPartition(upstream, target.partition)
                 source_id = listed.get(tp, NO_TOPIC_ID)
                 yield tp, PartitionPair(tp, target, source_id, topic.topic_id)
-
-
-def _hidden_on_target(
-    scope: CutoverScope, target_metadata: ClusterMetadata, begun: Iterable[CopyRow]
-) -> list[CopyRow]:
-    """Return the rows of remote topics that this user is not permitted to see, because these topics
-    may still exist. Deleted remote topics are left out, because clients cannot move to them.
-    """
-    by_topic = {row.topic: row for row in begun}
-    return [by_topic[name] for name in hidden_topics(scope.target, target_metadata, by_topic)]
 
 
 def _id(metadata: ClusterMetadata, topic: str) -> TopicId:
