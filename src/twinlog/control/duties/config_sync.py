@@ -8,7 +8,7 @@ ALTER_CONFIGS includes DESCRIBE_CONFIGS. `check` uses the comparison as well.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -120,10 +120,6 @@ def shortened_retention_lines(drift: ConfigDrift) -> Iterator[str]:
             )
 
 
-def changes_of(differences: Iterable[ConfigDiff]) -> list[ConfigChange]:
-    return [ConfigChange(difference.name, difference.new) for difference in differences]
-
-
 class ConfigSync(TopicRounds):
     """The duty that syncs configs. A round compares both clusters and sends the differences."""
 
@@ -147,7 +143,10 @@ class ConfigSync(TopicRounds):
             if drift.topics:
                 self.require_unchanged(topics, remotes, source, target)
             self._log_lowered([*shortened_retention_lines(drift)])
-            todo = {remote: changes_of(diffs) for remote, diffs in drift.topics.items()}
+            todo = {
+                remote: [ConfigChange(diff.name, diff.new) for diff in diffs]
+                for remote, diffs in drift.topics.items()
+            }
             refused = alter_topic_configs(target, todo)
         if drift.unread:
             self._flow.log_once(unread_configs(self._flow.config, drift.unread))
@@ -179,7 +178,7 @@ class ConfigSync(TopicRounds):
         """Return the remote topics that have records of other flows or other clients."""
         state = cluster_state(target)
         return (
-            self.with_others
+            self.handed.with_others
             | self.with_foreign_partitions(topics, target)
             | {
                 topic.target

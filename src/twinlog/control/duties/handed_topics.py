@@ -100,10 +100,10 @@ class TopicRounds:
         self._interval_s, self._clock = interval_s, clock
         self._whole_at = float("-inf")
         self._done: set[CopiedTopic] = set()
-        self._waiting, self._pause_s = 0, FIRST_PAUSE_S
+        self._pause_s = FIRST_PAUSE_S
         self._pause = GrowingPause(first_s=FIRST_PAUSE_S, most_s=MAX_PAUSE_S)
-        self._with_others: frozenset[str] = frozenset()
-        self._watched: Mapping[str, frozenset[int]] = {}
+        self.handed = HandedTopics()
+        """The flow's topics in the last round."""
 
     @property
     def interval_s(self) -> float:
@@ -111,13 +111,8 @@ class TopicRounds:
         start, because a partition may lack a leader for hours.
         """
         left_s = self._whole_at + self._interval_s - self._clock()
-        pause_s = self._pause_s if self._waiting else self._interval_s
+        pause_s = self._pause_s if self.handed.waiting else self._interval_s
         return min(pause_s, max(left_s, FIRST_PAUSE_S), self._interval_s)
-
-    @property
-    def with_others(self) -> frozenset[str]:
-        """Return the remote topics of the last round that also have records of other writers."""
-        return self._with_others
 
     def with_foreign_partitions(
         self, topics: Iterable[CopiedTopic], target: ClusterClient
@@ -132,10 +127,9 @@ class TopicRounds:
             tp
             for name in names
             for tp in metadata[name].tps
-            if tp.partition not in self._watched.get(name, ())
+            if tp.partition not in self.handed.watched.get(name, ())
         ]
         empty = empty_logs(target, tps)
-
         return frozenset(tp.topic for tp in tps if tp not in empty)
 
     def next_topics(self) -> tuple[list[CopiedTopic], bool]:
@@ -145,12 +139,10 @@ class TopicRounds:
         Raises TwinlogError if the supervisor does not respond.
         """
         handed = handed_topics(self._flow.partitions())
-        is_whole = not self._waiting or self._clock() - self._whole_at >= self._interval_s
-        if handed.waiting != self._waiting:
+        is_whole = not self.handed.waiting or self._clock() - self._whole_at >= self._interval_s
+        if handed.waiting != self.handed.waiting:
             self._pause.reset()
-        self._pause_s = self._pause.next_s()
-        self._waiting, self._with_others = handed.waiting, handed.with_others
-        self._watched = handed.watched
+        self._pause_s, self.handed = self._pause.next_s(), handed
         for remote, code in handed.left_alone.items():
             self._flow.log_once(
                 f"{self._flow.name}: {self._what} of {remote} are left as they are while it has "
@@ -175,7 +167,7 @@ class TopicRounds:
         now = handed_topics(self._flow.partitions())
         changed = {topic for topic in topics if topic.source in names}
         others = now.with_others & {topic.target for topic in changed}
-        if not changed <= {*now.ours} or not others <= self._with_others:
+        if not changed <= {*now.ours} or not others <= self.handed.with_others:
             raise NotNow("a topic may have other writers now", flow=self._flow.name)
         self._flow.confirm()
         # the fastest check is last, so that little time passes between this check and the change
