@@ -107,7 +107,7 @@ def points_after(
     begin = following(runs, before.ordinal, ORDINAL)
     end = following(runs, newest.ordinal, ORDINAL)
     gaps = [run.ordinal for run in runs[begin:end]]
-    ordinals = set(gaps[:: _spacing(len(gaps))])
+    ordinals = set(gaps[:: max(1, -(-len(gaps) // MOST_AT_ONCE))])
     copied = newest.ordinal - before.ordinal
     step = max(_step(lag_max), -(-copied // MOST_AT_ONCE))
     ordinals.update(range(before.ordinal + step, newest.ordinal + 1, step))
@@ -119,17 +119,9 @@ def _step(lag_max: int) -> int:
     return max(lag_max, 0) + 1
 
 
-def _spacing(count: int) -> int:
-    return max(1, -(-count // MOST_AT_ONCE))
-
-
 def _points(runs: Sequence[Run], ordinals: set[int]) -> list[SyncPoint]:
-    out = []
-    for ordinal in sorted(ordinals):
-        run = run_at(runs, ordinal)
-        if run is not None:
-            out.append(_point(run, ordinal))
-    return out
+    found = ((run_at(runs, ordinal), ordinal) for ordinal in sorted(ordinals))
+    return [_point(run, ordinal) for run, ordinal in found if run is not None]
 
 
 def _point(run: Run, ordinal: int) -> SyncPoint:

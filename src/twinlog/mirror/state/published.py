@@ -222,11 +222,7 @@ def published_status(flow: str, rows: Rows) -> PublishedStatus | None:
         if key != wanted:
             continue
         try:
-            statuses = (
-                []
-                if value is None
-                else [*statuses, PublishedStatus.decode(*read_row(wanted, value))]
-            )
+            statuses = [] if value is None else [*statuses, _read(wanted, value)]
         except CorruptData as error:
             problem = error
     if not statuses and problem is not None:
