@@ -51,6 +51,7 @@ class Picture(NamedTuple):
     maps: Maps
     ownership: Ownership
     later: Ends = NO_ENDS
+    """The target's ends, read again after the map."""
 
     def replica(self, pair: PartitionPair, targets: int | None = None) -> Replica:
         """Return how far one partition is copied, with the evidence (`survey.replica.replica`)."""
@@ -63,12 +64,6 @@ class Picture(NamedTuple):
             later=self.later.get(pair.target, NOT_READ),
             targets=targets,
         )
-
-    def with_later_ends(self, client: ClusterClient, tps: Iterable[TopicPartition]) -> Picture:
-        """Read the ends of these target partitions again, and return the picture with these ends as
-        `later`. Must be called after the map was read.
-        """
-        return self._replace(later=read_ends(client, tps))
 
 
 def read_flow(  # noqa: PLR0913 (keyword-only)

@@ -316,8 +316,9 @@ class _Partition:
             self._find_pending(walk)
 
     def _find_pending(self, walk: LogWalk) -> None:
-        is_led = self._wanted.is_led
-        records = walk.find_pending(self._end_offset, count_all=not is_led)
+        is_led, end, until = self._wanted.is_led, self._wanted.here.end, self._wanted.until
+        end = end if until is None else min(until, end)
+        records = walk.find_pending(end, count_all=not is_led)
         pending = self._found.pending
         if pending is not None and not is_led:
             self._found.add_difference(DifferenceKind.MISSING, pending, None, records, NOT_COPIED)
@@ -325,11 +326,6 @@ class _Partition:
     @property
     def _first_offset(self) -> int:
         return min(self._wanted.since, self._source_log.end)
-
-    @property
-    def _end_offset(self) -> int:
-        end, until = self._wanted.here.end, self._wanted.until
-        return end if until is None else min(until, end)
 
     def _runs_and_reach(self) -> tuple[Sequence[Run], Reach]:
         """Return (runs of the partition's map, end of the copy on both sides)."""

@@ -242,9 +242,8 @@ def copies(scope: CutoverScope, covers: Callable[[str], bool] | None = None) -> 
         if replica.log[1] < (replica.copied.downstream or 0)
     }
     if past_end:
-        picture = picture.with_later_ends(
-            scope.target, [replica.pair.target for replica in past_end.values()]
-        )
+        again = [replica.pair.target for replica in past_end.values()]
+        picture = picture._replace(later=read_ends(scope.target, again))
         replicas |= {tp: picture.replica(replica.pair) for tp, replica in past_end.items()}
     for tp in listed.keys() - replicas:
         remote = TopicPartition(scope.remote(tp.topic), tp.partition)

@@ -181,9 +181,10 @@ class _Flow:
             start, end = logs[tp].start, logs[tp].end
             if not problem and (start is None or end is None):
                 problem = NO_BOUNDS
-            missing = Span(start or 0, end or 0)
-            missing = _in_scope(missing, _since(since.get(tp, 0)), _until(until.get(tp)))
-            if not problem and missing.next > missing.first:
+            limit = _until(until.get(tp))
+            next_offset = end or 0 if limit is None else min(end or 0, limit)
+            missing = Span(max(start or 0, _since(since.get(tp, 0))), next_offset)
+            if not problem and not missing.is_empty:
                 if verified.is_led:
                     compared.pending = missing
                 else:
@@ -368,14 +369,6 @@ def _bounds(log: LogState) -> PartitionBounds | None:
     if log.start is None or log.end is None:
         return None
     return PartitionBounds(start=log.start, end=log.end)
-
-
-def _in_scope(source_range: Span, since: int, until: int | None) -> Span:
-    """Return the intersection of a range with the offsets to verify. The result may be empty."""
-    return Span(
-        max(source_range.first, since),
-        source_range.next if until is None else min(source_range.next, until),
-    )
 
 
 def _since(offset: int) -> int:
