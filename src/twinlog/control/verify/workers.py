@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from msgspec.structs import replace
 
@@ -106,14 +106,6 @@ class ClusterPair:
 
     source: ClusterSettings
     target: ClusterSettings
-
-
-class VerifyWorkers(Protocol):
-    """Compares partitions, several of them concurrently."""
-
-    def verify(
-        self, clusters: ClusterPair, tasks: Sequence[VerifyTask], on_step: OnStep
-    ) -> list[VerifyDone]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,6 +295,9 @@ class SparkWorkers:
                 job.progress.end(task)
                 job.answers.setdefault(task, done)
                 peer.send(VerifyTaken())
+
+
+VerifyWorkers = ThreadWorkers | SparkWorkers
 
 
 @dataclass(slots=True, kw_only=True)
