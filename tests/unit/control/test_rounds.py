@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from tests.support.eventually import PATIENCE_S, eventually
-from twinlog.control.duties.rounds import Duties, NotPermitted
+from twinlog.control.duties.rounds import Duties, Duty, NotPermitted
 from twinlog.errors import Disconnected, TwinlogError
 
 
@@ -17,7 +17,7 @@ def nothing(_round: int) -> None:
 
 
 @dataclass(kw_only=True)
-class Counting:
+class Counting(Duty):
     """A duty that counts its rounds. Some of them fail."""
 
     name: str = "counting"

@@ -19,6 +19,7 @@ from tests.support.eventually import eventually
 from tests.support.properties import flow_of, loader
 from twinlog.codes import FlowState, PartitionState
 from twinlog.config.flow.schema import FlowConfig
+from twinlog.control.duties.rounds import Duty
 from twinlog.control.flow import managed_flow
 from twinlog.control.flow.flow_setup import FlowSetup, PreparedFlow
 from twinlog.control.flow.managed_flow import ONCE_GIVES_UP_S, ManagedFlow
@@ -155,12 +156,11 @@ class Setup:
         return ()
 
 
-class EndsOnce:
+class EndsOnce(Duty):
     """A duty that counts its last rounds with `--once`."""
 
     name = "a duty"
     interval_s = 1.0
-    ends_once = True
     rounds = 0
 
     def round(self) -> None:

@@ -21,7 +21,7 @@ from typing import Final
 
 from twinlog.clock import GrowingPause
 from twinlog.cluster.client import ClusterClient
-from twinlog.control.duties.rounds import LedFlow, NotNow, PartitionView
+from twinlog.control.duties.rounds import Duty, LedFlow, NotNow, PartitionView
 from twinlog.survey.copied_topics import CopiedTopic, unchanged_pairs
 from twinlog.survey.ends import empty_logs
 
@@ -81,13 +81,11 @@ def handed_topics(views: Iterable[PartitionView]) -> HandedTopics:
     )
 
 
-class TopicRounds:
+class TopicRounds(Duty):
     """A duty for topics. Once per interval, a round handles all topics of the flow. While topics
     wait for partitions to start, more frequent rounds handle only the topics that no round has
     handled yet.
     """
-
-    ends_once = True
 
     def __init__(
         self,
@@ -183,9 +181,6 @@ class TopicRounds:
     def sync(self, topics: Sequence[CopiedTopic], *, is_whole: bool) -> None:
         """Handle these topics. `is_whole`: True if they are all topics. Raises TwinlogError."""
         raise NotImplementedError
-
-    def close(self) -> None:
-        """Do nothing, because each round opens its own connections."""
 
     def on_done(self, topics: Iterable[CopiedTopic], *, is_whole: bool) -> None:
         """Record the topics that a successful round has handled."""

@@ -42,7 +42,7 @@ def into_source(flow: LedFlow) -> Duty | None:
     return Heartbeats(flow, flow.source, beats) if beats else None
 
 
-class Heartbeats:
+class Heartbeats(Duty):
     """Writes heartbeats to one cluster; a rejection is logged once."""
 
     ends_once = False
@@ -52,6 +52,7 @@ class Heartbeats:
     ) -> None:
         self._flow = flow
         self._client = ClusterClient(cluster, api_timeout_s=GIVES_UP_S)
+        self._clients = (self._client,)
         self._due = dict.fromkeys(beats, 0.0)
         self._has_topic = False
 
@@ -96,6 +97,3 @@ class Heartbeats:
         records = [Record(0, now_ms, beat.key(), beat.value()) for beat in beats]
         if records:
             append(self._client, TopicPartition(HEARTBEATS_TOPIC, 0), records)
-
-    def close(self) -> None:
-        self._client.close()

@@ -154,17 +154,17 @@ class _Written:
     """True if records newer than `point` are copied, but no sync was due."""
 
 
-class OffsetSyncs:
+class OffsetSyncs(Duty):
     """Writes a flow's offset syncs to the configured cluster."""
 
     name = "offset syncs"
     interval_s = INTERVAL_S
-    ends_once = True
 
     def __init__(self, flow: LedFlow, config: OffsetSyncsConfig) -> None:
         self._flow = flow
         self._config = config
         self._source, self._target = ClusterClient(flow.source), ClusterClient(flow.target)
+        self._clients = self._source, self._target
         self._client = self._target if config.on_target else self._source
         self._topic = offset_syncs_topic(flow.config, config)
         self._log = LedLog(flow, self._client, self._topic)
@@ -308,7 +308,3 @@ class OffsetSyncs:
         records = [Record(0, now_ms, sync.key(), sync.value()) for sync in syncs]
         for index in range(0, len(records), RECORDS_PER_BATCH):
             self._log.append(records[index : index + RECORDS_PER_BATCH])
-
-    def close(self) -> None:
-        self._source.close()
-        self._target.close()

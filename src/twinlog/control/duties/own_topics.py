@@ -35,7 +35,7 @@ from typing import Final
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.topics.internal_log import append_rows, check_policy, compact_again
-from twinlog.control.duties.rounds import LedFlow, NotPermitted, PartitionView
+from twinlog.control.duties.rounds import Duty, LedFlow, NotPermitted, PartitionView
 from twinlog.errors import ConfigError, TwinlogError, Unauthorized
 from twinlog.mirror.map.offset_map import PartitionKey, PartitionMap, map_homes, tombstone_key
 from twinlog.mirror.map.runs import DOWNSTREAM, UPSTREAM, following
@@ -52,16 +52,16 @@ NONE: Final[frozenset[int]] = frozenset()
 Row = tuple[bytes, bytes]
 
 
-class OwnTopics:
+class OwnTopics(Duty):
     """The duty that protects the flow's own topics. Every led flow has it."""
 
     name = "own-topics"
     interval_s = CHECK_EVERY_S
-    ends_once = True
 
     def __init__(self, flow: LedFlow) -> None:
         self._flow = flow
         self._target = ClusterClient(flow.target)
+        self._clients = (self._target,)
         self._mapped: dict[Copy, frozenset[int]] = {}
         """Partitions that have, or had, rows in the map, by the topic IDs of the copy."""
         self._listed: dict[Copy, frozenset[int]] = {}
@@ -145,9 +145,6 @@ class OwnTopics:
         for copy in missing & partitions.keys():
             self._mapped[copy] = self._mapped.get(copy, NONE) | partitions[copy]
 
-    def close(self) -> None:
-        self._target.close()
-
 
 def complete_partitions(maps: Iterable[PartitionKey]) -> set[tuple[TopicId, TopicId, int]]:
     """Return (source topic ID, target topic ID, source partition) of each partition whose first
@@ -164,15 +161,15 @@ FEWEST_RUNS: Final = 1_000
 OFFSETS_TIMEOUT_S: Final = 5.0
 
 
-class MapPruning:
+class MapPruning(Duty):
     """The duty that prunes the flow's offset map. Every led flow has it."""
 
     name = "map-pruning"
-    ends_once = True
 
     def __init__(self, flow: LedFlow) -> None:
         self._flow = flow
         self._source, self._target = ClusterClient(flow.source), ClusterClient(flow.target)
+        self._clients = self._source, self._target
         self._topic = map_topic_of(flow.config.flow)
 
     @property
@@ -210,10 +207,6 @@ class MapPruning:
             for view in views
             if view.source in source_starts and view.target in target_starts
         }
-
-    def close(self) -> None:
-        self._source.close()
-        self._target.close()
 
 
 def _unneeded_below(

@@ -39,7 +39,7 @@ def producer_quota(flow: LedFlow) -> Duty | None:
     return ProducerQuota(flow) if is_wanted or flow.has_held_producers else None
 
 
-class ProducerQuota:
+class ProducerQuota(Duty):
     """The duty. It also runs while the flow is paused, to remove the quota."""
 
     name = "producer quota"
@@ -54,6 +54,7 @@ class ProducerQuota:
         self._rate = None if rpo_s is None else ProducerRate(rpo_s * 1000)
         self._source = self._client(flow.source)
         self._target = self._client(flow.target)
+        self._clients = self._source, self._target
         self._hold = ProducerHold(flow.name, self._source, self._target)
         self._refused_until = 0.0
         self._next_check = 0.0
@@ -124,8 +125,7 @@ class ProducerQuota:
             self._log_freed(self._hold.remove_quota())
         except TwinlogError as error:
             self._may_stay(error)
-        self._source.close()
-        self._target.close()
+        super().close()
 
     def _wanted_rate(self) -> int | None:
         if self._rate is None:

@@ -114,24 +114,22 @@ class StatusTopic:
         ensure_mm2_topic(self.client, STATUS_TOPIC, self.config.state_topic_replication_factor)
 
 
-class Publication:
+class Publication(Duty):
     """The duty that writes the status and the events of one flow."""
 
+    name = "status"
     ends_once = False
     runs_while_held = True
 
     def __init__(self, flow: LedFlow) -> None:
         self._flow = flow
         self._client = ClusterClient(flow.target, api_timeout_s=GIVES_UP_S)
+        self._clients = (self._client,)
         self._topic = StatusTopic(self._client, flow.config, flow.log_once)
         self._last: PublishedStatus | None = None
         self._events: PublishedEvents | None = None
         """The events that were written last."""
         self._events_again = 0.0
-
-    @property
-    def name(self) -> str:
-        return "status"
 
     @property
     def interval_s(self) -> float:
@@ -178,9 +176,6 @@ class Publication:
                 append_rows(client, HOME, [ended.encode()], ended.at_ms)
         except TwinlogError as error:
             FlowLog(log, self._flow.name).info("its last status was not written: %s", error)
-
-    def close(self) -> None:
-        self._client.close()
 
 
 def published(snapshot: FlowSnapshot, *, every_ms: int) -> PublishedStatus:
@@ -272,7 +267,7 @@ def _unusual(partitions: list[PartitionSnapshot]) -> Iterator[Unusual]:
 LONGEST_REASON: Final = 2000
 
 
-class SetUpPublication:
+class SetUpPublication(Duty):
     """Publishes the status of one flow while its set-up fails."""
 
     ends_once = False

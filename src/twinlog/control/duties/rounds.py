@@ -10,10 +10,10 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final, Protocol, runtime_checkable
+from typing import Final
 
 from twinlog.clock import GrowingPause
 from twinlog.cluster.client import ClusterClient
@@ -172,41 +172,39 @@ class NotPermitted(TwinlogError):
     """
 
 
-class Duty(Protocol):
+class Duty:
     """One kind of periodic work of a flow's leader, beside copying."""
+
+    ends_once = True
+    """True if a run with `--once` ends with a round of this duty."""
+    runs_while_held = False
+    """True if rounds continue while the flow is paused, because they do not touch the copy."""
+    _clients: Sequence[ClusterClient] = ()
+    """Clients that are kept between rounds."""
 
     @property
     def name(self) -> str:
         """Return the name for log lines and for the thread, such as `heartbeats`."""
+        raise NotImplementedError
 
     @property
     def interval_s(self) -> float:
         """Return the seconds from the start of one round to the start of the next."""
-
-    @property
-    def ends_once(self) -> bool:
-        """Return True if a run with `--once` ends with a round of this duty."""
+        raise NotImplementedError
 
     def round(self) -> None:
         """Do the work that is due. After a TwinlogError, the round is repeated after a pause."""
+        raise NotImplementedError
+
+    def last_round(self) -> None:
+        """Do the final work after the copy has drained. Called once, after all rounds. Raises
+        TwinlogError.
+        """
 
     def close(self) -> None:
         """Close connections. Called after the last round."""
-
-
-@runtime_checkable
-class RunsWhileHeld(Protocol):
-    """A duty that continues while the flow is paused, because it does not touch the copy."""
-
-    runs_while_held: bool
-
-
-@runtime_checkable
-class LastRound(Protocol):
-    """A duty that has work to do after the copy has drained."""
-
-    def last_round(self) -> None:
-        """Do the final work. Called once, after all rounds. Raises TwinlogError."""
+        for client in self._clients:
+            client.close()
 
 
 DutyFactory = Callable[[LedFlow], Duty | None]
@@ -242,8 +240,8 @@ class Duties:
             rounds.start()
 
     def set_held(self, *, is_held: bool) -> None:
-        """Pause or resume all duties except those that also run while the flow is paused.
-        `LastRound` is not affected.
+        """Pause or resume all duties except those that also run while the flow is paused. Last
+        rounds are not affected.
         """
         self._is_held = is_held
 
@@ -266,21 +264,20 @@ class Duties:
 
     def end(self, within_s: float, *, is_last: bool = True) -> None:
         """Start no more rounds, wait at most `within_s` for those that run, and then run the last
-        rounds of the duties that have one. Call this after the copy has drained. `is_last`: False
-        to leave out the last rounds, because another process already leads.
+        round of each duty. Call this after the copy has drained. `is_last`: False to leave out the
+        last rounds, because another process already leads.
         """
         self.stop()
         self.join(within_s)
-        for duty in self._duties:
-            if is_last and isinstance(duty, LastRound):
-                try:
-                    duty.last_round()
-                except NotPermitted as error:
-                    self._log_once(error.message)
-                except TwinlogError as error:
-                    self._log.warning("%s: the last round failed: %s", duty.name, error)
-                except Exception:  # noqa: BLE001 (the other duties must end as well)
-                    self._log.bug("%s: internal error in the last round", duty.name)
+        for duty in self._duties if is_last else ():
+            try:
+                duty.last_round()
+            except NotPermitted as error:
+                self._log_once(error.message)
+            except TwinlogError as error:
+                self._log.warning("%s: the last round failed: %s", duty.name, error)
+            except Exception:  # noqa: BLE001 (the other duties must end as well)
+                self._log.bug("%s: internal error in the last round", duty.name)
 
     def run_once(self) -> None:
         """Run one round of each duty with `ends_once`. Failures are logged."""
@@ -291,7 +288,7 @@ class Duties:
 
     def _run_round(self, duty: Duty, troubles: _Troubles) -> float:
         """Run a round, and return the seconds until the next one."""
-        if self._is_held and not isinstance(duty, RunsWhileHeld):
+        if self._is_held and not duty.runs_while_held:
             return HELD_PAUSE_S
         began = time.monotonic()
         pause_s = self._round(duty, troubles)

@@ -43,13 +43,12 @@ from twinlog.wire.records import Record
 MS: Final = 1000.0
 
 
-class GroupCommits:
+class GroupCommits(Duty):
     """The duty that commits the offsets of MirrorMaker 1's group. A round commits all offsets, also
     unchanged ones, because brokers delete the offsets of a group without members after a while.
     """
 
     name = "offsets of the source's group"
-    ends_once = True
 
     def __init__(self, flow: LedFlow) -> None:
         self._flow = flow
@@ -91,9 +90,6 @@ class GroupCommits:
         elif errors:
             raise errors[0]
 
-    def close(self) -> None:
-        """Do nothing, because each round opens its own connections."""
-
 
 def group_commits(flow: LedFlow) -> Duty | None:
     return GroupCommits(flow) if flow.config.source_group.group_id else None
@@ -102,12 +98,11 @@ def group_commits(flow: LedFlow) -> Duty | None:
 INTERVAL_S: Final = 5.0
 
 
-class Mm2Positions:
+class Mm2Positions(Duty):
     """The duty that writes MirrorMaker 2's positions. A round writes the positions that changed."""
 
     name = "positions of MirrorMaker 2"
     interval_s = INTERVAL_S
-    ends_once = True
 
     def __init__(self, flow: LedFlow, storage: OffsetStorage) -> None:
         self._flow = flow
@@ -160,9 +155,6 @@ class Mm2Positions:
             by_partition.setdefault(partition_for_key(key, self._partitions), []).append(record)
         for partition, records in by_partition.items():
             append(target, TopicPartition(self._storage.topic, partition), records)
-
-    def close(self) -> None:
-        """Do nothing, because each round opens its own connections."""
 
 
 def mm2_positions(flow: LedFlow) -> Duty | None:

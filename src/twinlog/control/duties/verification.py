@@ -90,7 +90,7 @@ class _Section:
     end: int
 
 
-class Verification:
+class Verification(Duty):
     """The verification of one led flow."""
 
     name = "verify"
@@ -106,6 +106,7 @@ class Verification:
         self._is_full = flow.config.verify is VerifyMode.FULL
         self._source = ClusterClient(flow.source, api_timeout_s=GIVES_UP_S)
         self._target = ClusterClient(flow.target, api_timeout_s=GIVES_UP_S)
+        self._clients = self._source, self._target
         self._is_shared = flow.config.policy.kind is PolicyKind.IDENTITY
         self._offsets = FIRST_OFFSETS
         self._done: dict[tuple[TopicPartition, TopicId, TopicId], int] = {}
@@ -315,8 +316,7 @@ class Verification:
 
     def close(self) -> None:
         self._of_process.discard(self)
-        self._source.close()
-        self._target.close()
+        super().close()
 
 
 def _is_usable(view: PartitionView) -> bool:

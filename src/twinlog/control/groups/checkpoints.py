@@ -60,11 +60,10 @@ def checkpoints(flow: LedFlow) -> Duty | None:
     return CheckpointDuty(flow)
 
 
-class CheckpointDuty:
+class CheckpointDuty(Duty):
     """Checkpoints and offsets of all groups of one flow."""
 
     name = "checkpoints"
-    ends_once = True
 
     def __init__(self, flow: LedFlow) -> None:
         self._flow = flow
@@ -72,6 +71,7 @@ class CheckpointDuty:
         self._topic = policy_of(flow.config).checkpoints_topic(flow.config.source_alias)
         self._source = ClusterClient(flow.source)
         self._target = ClusterClient(flow.target)
+        self._clients = self._source, self._target
         self._log = LedLog(flow, self._target, self._topic)
         self._source_groups = Coordinators(self._source)
         self._offsets = OffsetReader(self._source_groups)
@@ -143,10 +143,6 @@ class CheckpointDuty:
             self._sync()
             self._next_sync = began + self._config.sync_s
         self._took_s = time.monotonic() - began
-
-    def close(self) -> None:
-        self._source.close()
-        self._target.close()
 
     # -- groups and their offsets
 

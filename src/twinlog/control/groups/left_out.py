@@ -104,13 +104,13 @@ def keyed_groups(flow: LedFlow) -> Duty | None:
     return KeyedGroups(flow, float(max(min(asked), SOONEST_S)))
 
 
-class KeyedGroups:
+class KeyedGroups(Duty):
     """Reports the groups of one flow that read topics partitioned by key. Sends no requests while
     the flow has no such topic.
     """
 
     name = "groups of topics placed by key"
-    ends_once = True
+    interval_s: float = SOONEST_S
 
     def __init__(self, flow: LedFlow, interval_s: float) -> None:
         self._flow = flow
@@ -146,9 +146,6 @@ class KeyedGroups:
             if names & wanted:
                 out[group] = sorted(names & wanted)
         return out
-
-    def close(self) -> None:
-        """Do nothing, because each round opens its own connections."""
 
 
 # Groups that would skip records in a remote topic to which several flows copy.
