@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Final, NamedTuple
 
 from twinlog.errors import CorruptData
@@ -66,34 +67,25 @@ class RecordTable:
         return [Entry(record.offset, record, self.is_own_time) for record in records]
 
 
+@dataclass(slots=True)
 class ReadSide:
     """Reads one of two logs that are compared, from `begin` to `limit`. `start` returns the current
     log start, which may rise.
     """
 
-    def __init__(
-        self,
-        pieces: Iterator[Piece],
-        begin: int,
-        limit: int,
-        *,
-        start: Callable[[], int],
-        may_lack: bool,
-        result: Compared,
-    ) -> None:
-        self.begin, self.limit = begin, limit
-        self.start = start
-        self.may_lack = may_lack
-        """Whether the log is compacted, so that offsets without a record may have had one."""
-        self.hidden: deque[Span] = deque(maxlen=HIDDEN_KEPT)
-        """The last HIDDEN_KEPT offset ranges of markers and aborted batches before the read
-        position.
-        """
-        self._pieces = pieces
-        self._compared = result
-        self._piece: Piece | None = None
-        self._rows: RecordTable | None = None
-        self._entries: deque[Entry] = deque()
+    pieces: Iterator[Piece]
+    begin: int
+    limit: int
+    _: KW_ONLY
+    start: Callable[[], int]
+    may_lack: bool
+    """Whether the log is compacted, so that offsets without a record may have had one."""
+    result: Compared
+    hidden: deque[Span] = field(default_factory=lambda: deque(maxlen=HIDDEN_KEPT))
+    """The last HIDDEN_KEPT ranges of markers and aborted batches before the read position."""
+    _piece: Piece | None = None
+    _rows: RecordTable | None = None
+    _entries: deque[Entry] = field(default_factory=deque)
 
     def batch(self) -> Piece | None:
         """Return the next whole batch, or None if the read position is inside a batch, or the next
@@ -177,7 +169,7 @@ class ReadSide:
 
     def _next_piece(self) -> Piece | None:
         while self._piece is None:
-            piece = next(self._pieces, None)
+            piece = next(self.pieces, None)
             if piece is None:
                 return None
             if piece.header.next_offset <= self.begin:
@@ -190,7 +182,7 @@ class ReadSide:
             count = (
                 header.last_offset_delta + 1 if piece.hides is GapCause.MARKERS else header.count
             )
-            self._compared.gaps[piece.hides] += max(0, count)
+            self.result.gaps[piece.hides] += max(0, count)
         return self._piece
 
     def _decode_piece(self, piece: Piece) -> list[Entry]:

@@ -65,34 +65,26 @@ class Rules:
     """Whether every record is decoded, even in equal batches."""
 
 
+@dataclass(slots=True, kw_only=True)
 class LogWalk:
     """The walk over one partition, from the beginnings of both sides to their limits."""
 
-    def __init__(
-        self,
-        *,
-        pairs: OffsetPairs,
-        source: ReadSide,
-        target: ReadSide,
-        rules: Rules,
-        result: Compared,
-        on_step: Callable[[int], None] = lambda _: None,
-    ) -> None:
-        """`on_step` is called with the target offset that the walk has reached."""
-        self._pairs = pairs
-        self._source, self._target = source, target
-        self._rules = rules
-        self._compared = result
-        self._on_step = on_step
-        self._shift = 0
-        """Target offset of the current records, minus their target offset in the map."""
+    pairs: OffsetPairs
+    source: ReadSide
+    target: ReadSide
+    rules: Rules
+    result: Compared
+    on_step: Callable[[int], None] = lambda _: None
+    """Called with the target offset that the walk has reached."""
+    _shift: int = 0
+    """Target offset of the current records, minus their target offset in the map."""
 
     def walk(self) -> None:
         """Compare both logs up to the `limit` of each `ReadSide`."""
         while True:
             if self._pass_equal_batches() or self._pass_equal_rows():
                 continue
-            source_entry, target_entry = self._source.entry(), self._target.entry()
+            source_entry, target_entry = self.source.entry(), self.target.entry()
             if source_entry is None and target_entry is None:
                 return
             if not self._step(source_entry, target_entry):
@@ -104,82 +96,79 @@ class LogWalk:
 
         Without `count_all`, stop after the first batch or record.
         """
-        source, self._source.limit = self._source, end
+        source, self.source.limit = self.source, end
         records = 0
         while records == 0 or count_all:
-            piece = None if self._rules.skips else source.batch()
+            piece = None if self.rules.skips else source.batch()
             if piece is not None:
                 first, count = piece.header.base_offset, piece.header.count
                 source.pass_batch()
             elif (entry := source.entry()) is not None:
                 source.pass_entry()
-                first, count = entry.offset, skip_at(self._rules.skips, entry.offset) is None
+                first, count = entry.offset, skip_at(self.rules.skips, entry.offset) is None
             else:
                 break
-            if count and self._compared.pending is None:
-                self._compared.pending = Span(first, end)
+            if count and self.result.pending is None:
+                self.result.pending = Span(first, end)
             records += count
         return records
 
     # -- comparison of batches as bytes
 
     def _pass_equal_batches(self) -> bool:
-        source_batch, target_batch = self._source.batch(), self._target.batch()
+        source_batch, target_batch = self.source.batch(), self.target.batch()
         if (
             source_batch is None
             or target_batch is None
             or not self._is_counterpart(source_batch.header, target_batch.header)
         ):
             return False
-        if not are_equal(source_batch, target_batch, self._compared, is_deep=self._rules.is_deep):
+        if not are_equal(source_batch, target_batch, self.result, is_deep=self.rules.is_deep):
             return False
         header, other = source_batch.header, target_batch.header
         source = Span(header.base_offset, header.next_offset)
         target = Span(other.base_offset, other.next_offset)
         self._note_equal(source, target, header.count)
-        self._source.pass_batch()
-        self._target.pass_batch()
-        self._on_step(other.next_offset)
+        self.source.pass_batch()
+        self.target.pass_batch()
+        self.on_step(other.next_offset)
         return True
 
     def _pass_equal_rows(self) -> bool:
         """Pass as many contiguous equal records as possible, and return True if there were any.
         Used if batches of both sides do not begin and end at the same records.
         """
-        source_rows, target_rows = self._source.rows(), self._target.rows()
-        if source_rows is None or target_rows is None or self._rules.skips or self._rules.accepted:
+        source_rows, target_rows = self.source.rows(), self.target.rows()
+        if source_rows is None or target_rows is None or self.rules.skips or self.rules.accepted:
             return False
-        mapped = self._pairs.counterpart(source_rows.offset)
+        mapped = self.pairs.counterpart(source_rows.offset)
         if mapped is None or mapped.offset + self._shift != target_rows.offset:
             return False
         most = min(
             mapped.room,
-            self._source.limit - source_rows.offset,
-            self._target.limit - target_rows.offset,
+            self.source.limit - source_rows.offset,
+            self.target.limit - target_rows.offset,
         )
-        equal = count_equal(
-            source_rows, target_rows, most, self._compared, is_deep=self._rules.is_deep
-        )
+        equal = count_equal(source_rows, target_rows, most, self.result, is_deep=self.rules.is_deep)
         if not equal:
             return False
         first, at = source_rows.offset, target_rows.offset
         self._note_equal(Span(first, first + equal), Span(at, at + equal), equal)
-        self._source.pass_rows(equal)
-        self._target.pass_rows(equal)
-        self._on_step(at + equal)
+        self.source.pass_rows(equal)
+        self.target.pass_rows(equal)
+        self.on_step(at + equal)
         return True
 
     def _is_counterpart(self, header: BatchHeader, other: BatchHeader) -> bool:
         """Return True if the map has all records of source batch `header` at the offsets of target
         batch `other`, and no operator skips any of these records.
         """
-        mapped = self._pairs.counterpart(header.base_offset)
+        mapped = self.pairs.counterpart(header.base_offset)
         if mapped is None or not mapped.is_known or mapped.room < header.count:
             return False
         next_offset = header.next_offset
         is_left_out = any(
-            skip.first < next_offset and header.base_offset < skip.next
-            for skip in self._rules.skips
+            skip.first < next_offset and header.base_offset < skip.next for skip in self.rules.skips
         )
         return mapped.offset + self._shift == other.base_offset and not is_left_out
 
@@ -198,27 +187,27 @@ class LogWalk:
         return self._match(source_entry, target_entry)
 
     def _match(self, source_entry: Entry, target_entry: Entry | None) -> bool:
-        mapped = self._pairs.counterpart(source_entry.offset)
+        mapped = self.pairs.counterpart(source_entry.offset)
         if mapped is None:
             return False
         at = mapped.offset + self._shift
         if target_entry is None or at < target_entry.offset:
             return self._count_valid_gap(
-                self._why_gone_on_target(mapped, at), self._source.pass_entry
+                self._why_gone_on_target(mapped, at), self.source.pass_entry
             )
         if at > target_entry.offset:
             return self._source_lacks(target_entry, source_entry)
         if not self._is_same(source_entry, target_entry):
             return False
         self._note_same(source_entry, target_entry.offset)
-        self._source.pass_entry()
+        self.source.pass_entry()
         self._pass_target(target_entry)
         return True
 
     def _note_same(self, entry: Entry, target_offset: int) -> None:
         source_offset = entry.offset
         self._count(entry, source_offset, lambda day: day.both)
-        mapped = self._pairs.counterpart(source_offset)
+        mapped = self.pairs.counterpart(source_offset)
         source = Span(source_offset, source_offset + 1)
         target = Span(target_offset, target_offset + 1)
         self._note_equal(source, target, 1, is_known=mapped is not None and mapped.is_known)
@@ -230,20 +219,20 @@ class LogWalk:
         record = entry.record
         if record is None:
             return  # the record cannot be decoded, so it is in no digest
-        tally = side(self._compared.day(record.timestamp))
-        if self._rules.is_deep:
+        tally = side(self.result.day(record.timestamp))
+        if self.rules.is_deep:
             tally.add_digest(offset, record.timestamp, encoded_content(record))
         else:
             tally.add_records(1, _size(record))
 
     def _pass_target(self, target_entry: Entry) -> None:
-        self._target.pass_entry()
-        self._on_step(target_entry.offset + 1)
+        self.target.pass_entry()
+        self.on_step(target_entry.offset + 1)
 
     def _is_same(self, source_entry: Entry, target_entry: Entry) -> bool:
         if source_entry.record is None or target_entry.record is None:
             return False
-        self._compared.gaps[GapCause.OWN_TIME] += target_entry.is_own_time
+        self.result.gaps[GapCause.OWN_TIME] += target_entry.is_own_time
         return same_record(
             source_entry.record, target_entry.record, compare_timestamp=not target_entry.is_own_time
         )
@@ -254,14 +243,14 @@ class LogWalk:
         """
         if reason is None:
             return False
-        self._compared.gaps[reason] += 1
+        self.result.gaps[reason] += 1
         pass_entry()
         return True
 
     def _pass_skipped(self, source_entry: Entry) -> bool:
-        is_skipped = skip_at(self._rules.skips, source_entry.offset) is not None
+        is_skipped = skip_at(self.rules.skips, source_entry.offset) is not None
         return self._count_valid_gap(
-            GapCause.SKIPPED if is_skipped else None, self._source.pass_entry
+            GapCause.SKIPPED if is_skipped else None, self.source.pass_entry
         )
 
     def _pass_foreign(self, target_entry: Entry) -> bool:
@@ -270,22 +259,20 @@ class LogWalk:
         )
 
     def _why_foreign(self, offset: int) -> GapCause | None:
-        if any(first <= offset < next_offset for first, next_offset in self._rules.accepted):
+        if any(first <= offset < next_offset for first, next_offset in self.rules.accepted):
             return GapCause.ACCEPTED
-        if not self._rules.is_shared:
+        if not self.rules.is_shared:
             return None
-        origin = self._pairs.origin(offset - self._shift)
+        origin = self.pairs.origin(offset - self._shift)
         return GapCause.OTHERS if origin is not None and not origin.is_known else None
 
     def _why_gone_on_target(self, mapped: MappedOffset, offset: int) -> GapCause | None:
         if not mapped.is_known:
             return None
-        if offset < self._target.start():
+        if offset < self.target.start():
             return GapCause.TARGET_DELETED
         return (
-            GapCause.TARGET_CLEANED
-            if self._target.may_lack and offset < self._target.limit
-            else None
+            GapCause.TARGET_CLEANED if self.target.may_lack and offset < self.target.limit else None
         )
 
     def _source_lacks(self, target_entry: Entry, source_entry: Entry | None) -> bool:
@@ -293,15 +280,15 @@ class LogWalk:
         return self._count_valid_gap(reason, partial(self._pass_target, target_entry))
 
     def _why_gone_on_source(self, offset: int, source_entry: Entry | None) -> GapCause | None:
-        origin = self._pairs.origin(offset - self._shift)
+        origin = self.pairs.origin(offset - self._shift)
         if origin is None or not origin.is_known:
             return None
-        if origin.offset < self._source.start():
+        if origin.offset < self.source.start():
             return GapCause.SOURCE_DELETED
-        passed = self._source.limit if source_entry is None else source_entry.offset
-        if not self._source.may_lack or origin.offset >= passed:
+        passed = self.source.limit if source_entry is None else source_entry.offset
+        if not self.source.may_lack or origin.offset >= passed:
             return None
-        return None if self._source.has_hidden(origin.offset) else GapCause.SOURCE_CLEANED
+        return None if self.source.has_hidden(origin.offset) else GapCause.SOURCE_CLEANED
 
     # -- differences
 
@@ -313,11 +300,11 @@ class LogWalk:
         is_whole = False
         for size in WINDOWS:
             is_whole = not (
-                self._fill(self._source, source_entries, size)
-                | self._fill(self._target, target_entries, size)
+                self._fill(self.source, source_entries, size)
+                | self._fill(self.target, target_entries, size)
             )
             entries = self._as_seen(source_entries, target_entries)
-            may_lack = self._source.may_lack or self._target.may_lack
+            may_lack = self.source.may_lack or self.target.may_lack
             met = find_realignment(*entries, is_whole=is_whole, may_lack=may_lack)
             if met is not None or is_whole:
                 break
@@ -329,22 +316,22 @@ class LogWalk:
                 Span(source_entries[0].offset, source_entries[0].offset + 1),
                 Span(target_entries[0].offset, target_entries[0].offset + 1),
             )
-            self._compared.add_difference(DifferenceKind.DIFFERENT, *pair, 1)
+            self.result.add_difference(DifferenceKind.DIFFERENT, *pair, 1)
             self._count(source_entries[0], source_entries[0].offset, lambda day: day.source)
             self._count(target_entries[0], ~target_entries[0].offset, lambda day: day.target)
-            self._source.give_back(source_entries[1:])
-            self._target.give_back(target_entries[1:])
+            self.source.give_back(source_entries[1:])
+            self.target.give_back(target_entries[1:])
             return
         self._sort_out(
             (source_entries[: until[0]], target_entries[: until[1]]),
             (entries[0][: until[0]], entries[1][: until[1]]),
         )
-        self._source.give_back(source_entries[until[0] :])
-        self._target.give_back(target_entries[until[1] :])
+        self.source.give_back(source_entries[until[0] :])
+        self.target.give_back(target_entries[until[1] :])
         if met is not None:
             self._shift = self._shift_at(source_entries[until[0] :], target_entries[until[1] :])
         if until[1]:
-            self._on_step(target_entries[until[1] - 1].offset + 1)
+            self.on_step(target_entries[until[1] - 1].offset + 1)
 
     def _shift_at(self, source_entries: Sequence[Entry], target_entries: Sequence[Entry]) -> int:
         """Return the offset of the first of these target records, minus the offset that the map has
@@ -352,7 +339,7 @@ class LogWalk:
         """
         mapped = None
         if source_entries and target_entries:
-            mapped = self._pairs.counterpart(source_entries[0].offset)
+            mapped = self.pairs.counterpart(source_entries[0].offset)
         return self._shift if mapped is None else target_entries[0].offset - mapped.offset
 
     def _shift_changes(
@@ -371,7 +358,7 @@ class LogWalk:
             entry = side.entry()
             if entry is None:
                 return False
-            passes = self._pass_skipped if side is self._source else self._pass_foreign
+            passes = self._pass_skipped if side is self.source else self._pass_foreign
             if not passes(entry):
                 side.pass_entry()
                 entries.append(entry)
@@ -383,7 +370,7 @@ class LogWalk:
         with_timestamp = not any(entry.is_own_time for entry in target_entries)
         source_seen = []
         for entry in source_entries:
-            mapped = self._pairs.counterpart(entry.offset)
+            mapped = self.pairs.counterpart(entry.offset)
             at = -1 if mapped is None else mapped.offset + self._shift
             source_seen.append(
                 SideRecord(entry.offset, at, entry.number(with_timestamp=with_timestamp))
@@ -419,7 +406,7 @@ class LogWalk:
         for record, other in sorts.same:
             self._note_same(source_by_offset[record.offset], other.offset)
         if sorts.moved_source:
-            self._compared.add_difference(
+            self.result.add_difference(
                 DifferenceKind.REORDERED,
                 _span(sorts.moved_source),
                 _span(sorts.moved_target),
@@ -427,7 +414,7 @@ class LogWalk:
             )
         for record, other in sorts.different:
             why = target_by_offset[other.offset].problem or source_by_offset[record.offset].problem
-            self._compared.add_difference(
+            self.result.add_difference(
                 DifferenceKind.DIFFERENT, _span([record]), _span([other]), 1, why
             )
         lost = [record for record in sorts.missing if self._sort_out_missing(record)]
@@ -448,13 +435,13 @@ class LogWalk:
         """Report a source record that the target lacks, and return True. If there is a valid reason
         for that, count the record as a gap, and return False.
         """
-        mapped = self._pairs.counterpart(record.offset)
+        mapped = self.pairs.counterpart(record.offset)
         reason = None if mapped is None else self._why_gone_on_target(mapped, record.at)
         if reason is not None:
-            self._compared.gaps[reason] += 1
+            self.result.gaps[reason] += 1
             return False
         why = "" if mapped is None or mapped.is_known else NOT_IN_MAP
-        self._compared.add_difference(DifferenceKind.MISSING, _span([record]), None, 1, why)
+        self.result.add_difference(DifferenceKind.MISSING, _span([record]), None, 1, why)
         return True
 
     def _sort_out_extra(self, other: SideRecord, last: int | None, problem: str) -> bool:
@@ -462,24 +449,24 @@ class LogWalk:
         for that, count the record as a gap, and return False. `last`: source offset after the
         records that were read.
         """
-        origin = self._pairs.origin(other.at - self._shift)
-        if origin is not None and origin.is_known and origin.offset < self._source.start():
-            self._compared.gaps[GapCause.SOURCE_DELETED] += 1
+        origin = self.pairs.origin(other.at - self._shift)
+        if origin is not None and origin.is_known and origin.offset < self.source.start():
+            self.result.gaps[GapCause.SOURCE_DELETED] += 1
             return False
         may_be_cleaned = (
-            self._source.may_lack
+            self.source.may_lack
             and origin is not None
             and origin.is_known
             and last is not None
             and origin.offset < last
-            and not self._source.has_hidden(origin.offset)
+            and not self.source.has_hidden(origin.offset)
         )
         if may_be_cleaned:
-            self._compared.gaps[GapCause.SOURCE_CLEANED] += 1
+            self.result.gaps[GapCause.SOURCE_CLEANED] += 1
             return False
         in_map = origin is not None and origin.is_known
         why = problem or (NO_SUCH_SOURCE if in_map else BY_OTHERS)
-        self._compared.add_difference(DifferenceKind.EXTRA, None, _span([other]), 1, why)
+        self.result.add_difference(DifferenceKind.EXTRA, None, _span([other]), 1, why)
         return True
 
     def _note_equal(
@@ -489,10 +476,10 @@ class LogWalk:
         them.
         """
         if is_known and not self._shift:
-            self._compared.add_equal(records)
+            self.result.add_equal(records)
             return
         why = ELSEWHERE if is_known else NOT_IN_MAP
-        self._compared.add_difference(DifferenceKind.SHIFTED, source, target, records, why)
+        self.result.add_difference(DifferenceKind.SHIFTED, source, target, records, why)
 
 
 def _size(record: Record) -> int:
