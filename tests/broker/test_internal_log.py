@@ -164,7 +164,7 @@ def test_row_of_which_the_first_counts_is_there_once_after_a_lost_answer(
     rows = [(b"ours-%d" % at, b"1") for at in range(count)]
     with LosesOneAnswer(client.settings, patience=HURRIED) as ours:
         ours.others = (client,)
-        append_once(ours, TopicPartition(fresh_topic, 0), rows, NOW_MS)
+        append_once(ours, TopicPartition(fresh_topic, 0), rows)
     found = [(one.key, one.value) for one in read_to_end(client, fresh_topic, 0)]
     first = rows[:ROWS_AT_ONCE]
     assert found == [*first, (b"another", b"2"), *rows[ROWS_AT_ONCE:]]

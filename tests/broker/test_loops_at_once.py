@@ -67,11 +67,11 @@ def test_both_halves_at_one_moment(circle: Circle, monkeypatch: pytest.MonkeyPat
     both = threading.Barrier(2)
     seen = threading.local()
 
-    def write(client: ClusterClient, rows: Sequence[CopyRow], now_ms: int) -> None:
+    def write(client: ClusterClient, rows: Sequence[CopyRow]) -> None:
         seen.writes = getattr(seen, "writes", 0) + 1
         if seen.writes <= 2:
             both.wait(PATIENCE_S)
-        write_copies(client, rows, now_ms)
+        write_copies(client, rows)
         if seen.writes == 1:
             both.wait(PATIENCE_S)
 
@@ -122,8 +122,8 @@ def test_a_row_of_a_process_that_died_before_copying_is_withdrawn(
     circle.put(1)
     there, back = halves(circle)
 
-    def dies(client: ClusterClient, rows: Sequence[CopyRow], now_ms: int) -> None:
-        write_copies(client, rows, now_ms)
+    def dies(client: ClusterClient, rows: Sequence[CopyRow]) -> None:
+        write_copies(client, rows)
         raise FlowError("the process ended here")
 
     with monkeypatch.context() as patched:

@@ -13,11 +13,10 @@ from unittest.mock import patch
 
 from twinlog.cli.main import run
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.topics.internal_log import append
+from twinlog.cluster.topics.internal_log import append_rows
 from twinlog.control.rebuild import map_rebuild
 from twinlog.mirror.map import rebuilt_map
 from twinlog.model import TopicPartition
-from twinlog.wire.records import Record
 
 SMALL_ROWS: Final[dict[str, Any]] = {"RUNS_PER_CHUNK": 40, "NEWEST_RUNS": 9, "RUNS_PER_ROW": 30}
 """Limits of a map row at a tenth of their usual size, so that few transactions suffice for several
@@ -28,14 +27,16 @@ rows.
 def main(config: str, rows: int) -> None:
     written = 0
 
-    def write(client: ClusterClient, tp: TopicPartition, records: Sequence[Record]) -> int:
+    def write(
+        client: ClusterClient, tp: TopicPartition, portion: Sequence[tuple[bytes, bytes]]
+    ) -> None:
         nonlocal written
         if written == rows:
             os.kill(os.getpid(), signal.SIGKILL)
         written += 1
-        return append(client, tp, records)
+        append_rows(client, tp, portion)
 
-    with patch.object(map_rebuild, "append", write), patch.multiple(rebuilt_map, **SMALL_ROWS):
+    with patch.object(map_rebuild, "append_rows", write), patch.multiple(rebuilt_map, **SMALL_ROWS):
         run(["offsets", "rebuild", config, "--yes"])
 
 

@@ -142,10 +142,9 @@ class ProducerHold:
         return RemovalResult.REMOVED
 
     def _write(self, rates: tuple[int, ...]) -> None:
-        now_ms = int(time.time() * 1000)
-        row = HeldProducers(flow=self._flow, rates=rates, at_ms=now_ms)
+        row = HeldProducers(flow=self._flow, rates=rates, at_ms=int(time.time() * 1000))
         if rates:
             self.last_row = row
-        append_rows(self._target, _HOME, [row.encode()], now_ms)
+        append_rows(self._target, _HOME, [row.encode()])
         if not rates:
             self.last_row = None

@@ -293,7 +293,7 @@ class FlowSteering:
         # because the mirror checks the policy, too
         with suppress(Unauthorized):
             check_policy(self.target, STATE_TOPIC)
-        append_rows(self.target, TopicPartition(STATE_TOPIC, 0), rows, int(time.time() * 1000))
+        append_rows(self.target, TopicPartition(STATE_TOPIC, 0), rows)
 
     def close(self) -> None:
         self.target.close()

@@ -31,10 +31,10 @@ from twinlog.errors import ConfigError, CorruptData, FlowError, Unauthorized
 from twinlog.mirror.names.naming import STATE_TOPIC, map_topic_of
 from twinlog.mirror.state.copies import CopyRow
 from twinlog.mirror.state.generations import CLAIMS, Claim, winning_claims
-from twinlog.model import Flow, TopicId, TopicPartition
+from twinlog.model import Flow, TopicId
 from twinlog.survey.map_reader import map_reader
 from twinlog.survey.rights import denied_error, is_permitted
-from twinlog.survey.state_reader import state_rows
+from twinlog.survey.state_reader import STATE_PARTITION, state_rows
 from twinlog.wire.error_codes import TOPIC_AUTHORIZATION_FAILED
 
 SEPARATORS: Final = "._-"
@@ -201,9 +201,9 @@ def _alias(row: CopyRow) -> str:
     return row.source_alias or prefix.rstrip(SEPARATORS) or Flow.of(row.flow).source
 
 
-def write_copies(client: ClusterClient, rows: Sequence[CopyRow], now_ms: int) -> None:
+def write_copies(client: ClusterClient, rows: Sequence[CopyRow]) -> None:
     """Append rows for copies to the state topic. They are durable on return."""
-    append_rows(client, TopicPartition(STATE_TOPIC, 0), [row.encode() for row in rows], now_ms)
+    append_rows(client, STATE_PARTITION, [row.encode() for row in rows])
 
 
 def never_led_error(flow: FlowConfig) -> FlowError:

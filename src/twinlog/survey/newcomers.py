@@ -11,7 +11,6 @@ stored in the state topic (see below). Otherwise it is the first survey of this 
 from __future__ import annotations
 
 import json
-import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -20,12 +19,11 @@ from typing import Final
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.net.metadata import TopicMetadata
 from twinlog.cluster.topics.internal_log import append_once
-from twinlog.mirror.names.naming import STATE_TOPIC
 from twinlog.mirror.plan import PartitionPlan
 from twinlog.mirror.state.state_row import Rows, encode_row, read_row
-from twinlog.model import NO_TOPIC_ID, TopicPartition
+from twinlog.model import NO_TOPIC_ID
 from twinlog.survey.discovery import shown_by_any
-from twinlog.survey.state_reader import state_rows
+from twinlog.survey.state_reader import STATE_PARTITION, state_rows
 
 
 class TopicSurveys:
@@ -55,9 +53,8 @@ class TopicSurveys:
         if known is None:
             present = {*_identities(topics.values()), *_identities(shown_by_any(source))}
             known = frozenset((self._seen or set()) | present) - self._new
-            state, now_ms = TopicPartition(STATE_TOPIC, 0), int(time.time() * 1000)
             for row in first_survey_rows(flow, known):
-                append_once(target, state, [row], now_ms)
+                append_once(target, STATE_PARTITION, [row])
             first = first_survey(flow, state_rows(target).of(flow))
             # another process may have stored its survey before this one
             known = known if first is None else first

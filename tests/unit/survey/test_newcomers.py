@@ -89,7 +89,7 @@ def test_the_first_survey_in_the_log_counts_if_two_processes_write_at_once(
     """
     log: list[tuple[bytes, bytes]] = []
 
-    def append_after_the_other(_client: Any, _tp: Any, rows: Any, _now_ms: int) -> None:
+    def append_after_the_other(_client: Any, _tp: Any, rows: Any) -> None:
         log.extend(rows if log else [*first_survey_rows("A->B", ()), *rows])
 
     monkeypatch.setattr(newcomers, "append_once", append_after_the_other)

@@ -10,6 +10,7 @@ after the retention time, and with these rows the knowledge of which records wer
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Final
@@ -118,30 +119,28 @@ def append_rows(
     client: ClusterClient,
     tp: TopicPartition,
     rows: Sequence[tuple[bytes, bytes | None]],
-    now_ms: int,
+    at_ms: int | None = None,
 ) -> None:
     """Append rows (key, value). On return they are durable. A value of None is a tombstone.
+    `at_ms`: their timestamp, or None for the current time.
 
     A lost response may duplicate rows. So this function must not be used if readers rely on which
     row of a key was first. If another process's row were between the two copies, the log cleaner
     would remove the first copy, and the other process's row would become the first.
     """
-    for records in _batches(rows, now_ms):
+    for records in _batches(rows, at_ms):
         append(client, tp, records)
 
 
 def append_once(
-    client: ClusterClient,
-    tp: TopicPartition,
-    rows: Sequence[tuple[bytes, bytes]],
-    now_ms: int,
+    client: ClusterClient, tp: TopicPartition, rows: Sequence[tuple[bytes, bytes]]
 ) -> None:
     """Append rows like `append_rows`, but never twice: a new producer ID lets the partition's
     leader recognize a repeated batch.
     """
     producer = init_producer_id(client)
     sequence = 0
-    for records in _batches(rows, now_ms):
+    for records in _batches(rows, None):
         batch = encode_batch(
             records,
             codec=Codec.NONE,
@@ -153,10 +152,13 @@ def append_once(
         sequence += len(records)
 
 
-def _batches(rows: Sequence[tuple[bytes, bytes | None]], now_ms: int) -> Iterator[list[Record]]:
+def _batches(
+    rows: Sequence[tuple[bytes, bytes | None]], at_ms: int | None
+) -> Iterator[list[Record]]:
+    at_ms = int(time.time() * 1000) if at_ms is None else at_ms
     for portion in batched(rows, ROWS_AT_ONCE):
         yield [
-            Record(offset=index, timestamp=now_ms, key=key, value=value)
+            Record(offset=index, timestamp=at_ms, key=key, value=value)
             for index, (key, value) in enumerate(portion)
         ]
 

@@ -55,7 +55,7 @@ from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.groups.coordinators import Coordinators
 from twinlog.cluster.groups.group_members import connect_group
 from twinlog.cluster.topics.configs import may_lack_offsets
-from twinlog.cluster.topics.internal_log import append, readable_ends
+from twinlog.cluster.topics.internal_log import append_rows, readable_ends
 from twinlog.config.flow.connect import ConnectStep
 from twinlog.config.flow.offset_storage import OffsetStorage
 from twinlog.config.flow.schema import FlowConfig, PolicyKind
@@ -187,12 +187,9 @@ def write_rows(
     Twinlog owns the source partitions to which the rows belong. Each row is a batch of its own,
     because several large rows may exceed the maximum size of a batch.
     """
-    now_ms = int(time.time() * 1000)
     for row in rows:
-        key, value = row.encode()
         home = map_home(TopicPartition(row.topic, row.key.partition), partitions)
-        record = Record(offset=0, timestamp=now_ms, key=key, value=value)
-        append(target, TopicPartition(topic, home), [record])
+        append_rows(target, TopicPartition(topic, home), [row.encode()])
 
 
 def refuse_running(target: ClusterClient, storage: OffsetStorage, flow: str) -> None:

@@ -12,7 +12,7 @@ from typing import Final
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.net.settings import ClusterSettings
-from twinlog.cluster.topics.internal_log import append
+from twinlog.cluster.topics.internal_log import append_rows
 from twinlog.cluster.topics.topic_admin import ensure_mm2_topic
 from twinlog.config.flow.schema import HeartbeatConfig
 from twinlog.control.duties.rounds import Duty, LedFlow, NotPermitted
@@ -20,7 +20,6 @@ from twinlog.errors import TwinlogError, Unauthorized
 from twinlog.mirror.names.naming import HEARTBEATS_TOPIC
 from twinlog.model import TopicPartition
 from twinlog.wire.mm2_records import Heartbeat
-from twinlog.wire.records import Record
 
 GIVES_UP_S: Final = 10.0
 """Time limit of a write in seconds. A heartbeat that arrives much later is useless."""
@@ -94,6 +93,5 @@ class Heartbeats(Duty):
             )
             for beat in due
         ]
-        records = [Record(0, now_ms, beat.key(), beat.value()) for beat in beats]
-        if records:
-            append(self._client, TopicPartition(HEARTBEATS_TOPIC, 0), records)
+        rows = [(beat.key(), beat.value()) for beat in beats]
+        append_rows(self._client, TopicPartition(HEARTBEATS_TOPIC, 0), rows, now_ms)

@@ -28,7 +28,6 @@ a process that has just lost the lead.
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -83,7 +82,7 @@ class OwnTopics(Duty):
         if rows:
             self._listed_in = None  # if the append fails, the state topic is read again
             self._flow.confirm()  # fails if a new leader exists, which may have written more rows
-            append_rows(self._target, STATE_PARTITION, rows, int(time.time() * 1000))
+            append_rows(self._target, STATE_PARTITION, rows)
         self._listed, self._listed_in = dict(self._mapped), topic_id
 
     def _keep_compacted(self, name: str) -> None:
@@ -190,10 +189,9 @@ class MapPruning(Duty):
             for home in map_homes(source, maps.partitions):
                 keys = (tombstone_key(known.key, *chunk) for chunk in chunks)
                 removals.setdefault(home, []).extend((key, None) for key in keys)
-        now_ms = int(time.time() * 1000)
         try:
             for home, rows in sorted(removals.items()):
-                append_rows(self._target, TopicPartition(self._topic, home), rows, now_ms)
+                append_rows(self._target, TopicPartition(self._topic, home), rows)
         except Unauthorized as error:
             line = f"unneeded rows of the offset map cannot be removed: {error}"
             raise NotPermitted(line, flow=self._flow.name) from error

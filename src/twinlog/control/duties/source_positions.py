@@ -23,14 +23,13 @@ positions that another process has written since.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from typing import Final
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.groups.coordinators import Coordinators
 from twinlog.cluster.groups.group_offsets import Committed, commit_offsets, is_refused_as_active
-from twinlog.cluster.topics.internal_log import append
+from twinlog.cluster.topics.internal_log import append_rows
 from twinlog.config.flow.offset_storage import OffsetStorage
 from twinlog.control.adopt.mm2_positions import read_positions
 from twinlog.control.duties.rounds import Duty, LedFlow, NotPermitted, with_same_topics
@@ -38,7 +37,6 @@ from twinlog.errors import TwinlogError, Unauthorized
 from twinlog.mirror.copy.fan_out import partition_for_key
 from twinlog.model import TopicPartition
 from twinlog.wire.mm2_records import PositionKey, encode_position
-from twinlog.wire.records import Record
 
 MS: Final = 1000.0
 
@@ -145,16 +143,15 @@ class Mm2Positions(Duty):
         self._written |= due
 
     def _write(self, target: ClusterClient, due: Mapping[TopicPartition, int]) -> None:
-        now_ms = int(time.time() * 1000)
-        by_partition: dict[int, list[Record]] = {}
+        by_partition: dict[int, list[tuple[bytes, bytes]]] = {}
         for tp, at in due.items():
             key = PositionKey(
                 connector=self._storage.connector, cluster=self._storage.cluster, source=tp
             ).encode()
-            record = Record(offset=0, timestamp=now_ms, key=key, value=encode_position(at))
-            by_partition.setdefault(partition_for_key(key, self._partitions), []).append(record)
-        for partition, records in by_partition.items():
-            append(target, TopicPartition(self._storage.topic, partition), records)
+            rows = by_partition.setdefault(partition_for_key(key, self._partitions), [])
+            rows.append((key, encode_position(at)))
+        for partition, rows in by_partition.items():
+            append_rows(target, TopicPartition(self._storage.topic, partition), rows)
 
 
 def mm2_positions(flow: LedFlow) -> Duty | None:

@@ -349,7 +349,7 @@ class Reverse:
             if flow == self._scope.name and row.source_topic in topics and not row.ended
         ]
         if ended:
-            write_copies(target, ended, int(time.time() * 1000))
+            write_copies(target, ended)
             self._say(f"flow back: {self.name} may copy {plural(len(ended), 'topic')}")
 
 

@@ -33,7 +33,7 @@ def note_transforms(target: ClusterClient, flow: str, config: TransformsConfig) 
     }
     missing = rows - {structs.replace(row, at_ms=now_ms) for row in _noted(target, flow)}
     if missing:
-        append_rows(target, STATE_PARTITION, [row.encode() for row in missing], now_ms)
+        append_rows(target, STATE_PARTITION, [row.encode() for row in missing])
 
 
 def with_noted_transforms(

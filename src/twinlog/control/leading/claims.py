@@ -210,8 +210,7 @@ class FlowClaims:
             source_cluster_id=source_id,
             target_cluster_id=target_id,
         )
-        now_ms = int(time.time() * 1000)
-        append_once(target, TopicPartition(STATE_TOPIC, 0), [claim.encode()], now_ms)
+        append_once(target, TopicPartition(STATE_TOPIC, 0), [claim.encode()])
         rows = state_rows(target).of(self.name, *CLAIMS, WROTE)
         after = winning_claims(rows).get(self.name)
         won = None if after is None else after.latest
@@ -284,4 +283,4 @@ def _is_same(claim: Claim, other: Claim | None) -> bool:
 
 
 def _write(client: ClusterClient, *rows: tuple[bytes, bytes | None]) -> None:
-    append_rows(client, TopicPartition(STATE_TOPIC, 0), rows, int(time.time() * 1000))
+    append_rows(client, TopicPartition(STATE_TOPIC, 0), rows)

@@ -20,7 +20,6 @@ loop within one process is found in its configuration immediately.
 
 from __future__ import annotations
 
-import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -324,7 +323,7 @@ class LoopGuard:
     def _write(self, target: ClusterClient, rows: Iterable[CopyRow]) -> None:
         if not self.still_leads(target):  # the error ends this discovery, so it creates no topic
             raise NotNow(f"{self.config.flow}: another process leads, or the intents have changed")
-        write_copies(target, [*rows], int(time.time() * 1000))
+        write_copies(target, [*rows])
 
     # -- verdicts ------------------------------------------------------------------------------
 

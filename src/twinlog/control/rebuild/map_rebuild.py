@@ -33,7 +33,7 @@ from typing import Final
 from twinlog.cluster.client import prompt_client
 from twinlog.cluster.logs.producers import describe_producers
 from twinlog.cluster.topics.configs import may_lack_offsets
-from twinlog.cluster.topics.internal_log import append, read_to_end
+from twinlog.cluster.topics.internal_log import append_rows, read_to_end
 from twinlog.control.flow.flow_setup import FlowSetup
 from twinlog.control.leading.lead import SetupWaiting, StandingBy
 from twinlog.control.rebuild.partition import OnStep, Rebuild, RebuildLog, Rebuilt, moved_error
@@ -51,7 +51,6 @@ from twinlog.survey.ends import append_ends, log_bounds
 from twinlog.survey.map_reader import lacks_map
 from twinlog.survey.state_reader import state_rows_if_any
 from twinlog.wire.error_codes import UNKNOWN_TOPIC_OR_PARTITION
-from twinlog.wire.records import Record
 
 TERM_START: Final = 0
 SETUP_TRIES_S: Final = 1.0
@@ -228,7 +227,7 @@ class MapRebuild:
     ) -> None:
         membership = self._setup.membership
         home = TopicPartition(claimed.map_topic, map_home(plan.source, claimed.map_partitions))
-        for name, value in rows(
+        for row in rows(
             rebuilt.runs,
             key=key,
             topic=plan.source.topic,
@@ -241,8 +240,7 @@ class MapRebuild:
                     "those after it are not rebuilt: stop it, then run the command again",
                     flow=self._setup.name,
                 )
-            now_ms = int(time.time() * 1000)
-            append(self._target, home, [Record(offset=0, timestamp=now_ms, key=name, value=value)])
+            append_rows(self._target, home, [row])
 
     def _check_broker(self, tp: TopicPartition, result: Rebuilt) -> None:
         """Raise PartitionError if the broker's last sequence of the producer is not that of the

@@ -29,7 +29,7 @@ from twinlog.mirror.state.verified import VerifyRun, verify_runs
 from twinlog.mirror.verify.difference import Compared, Day, Tally
 from twinlog.model import TopicPartition
 from twinlog.survey.rights import is_permitted
-from twinlog.survey.state_reader import state_rows
+from twinlog.survey.state_reader import STATE_PARTITION, state_rows
 
 _FIRST_DAY: Final = date(1970, 1, 1)
 
@@ -297,9 +297,7 @@ def record(config: FlowConfig, run: VerifyRun) -> str:
                 for known_run in known
             ):
                 return "a run that began later has already ended"
-            append_rows(
-                target, TopicPartition(STATE_TOPIC, 0), [run.encode()], int(time.time() * 1000)
-            )
+            append_rows(target, STATE_PARTITION, [run.encode()])
     except TwinlogError as error:
         return str(error)
     return ""
