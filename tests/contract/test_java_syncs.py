@@ -103,7 +103,7 @@ def test_the_same_acls_are_made(jvm: Any, tmp_path: Path, policy: str) -> None:
         keys["replication.policy.class"] = policy
     theirs = Connector(jvm, keys)
     lines = [f"{key} = {value}".replace("\\", "\\\\") for key, value in keys.items()]
-    ours = AclRules.of(flow_of(loader(tmp_path)(*lines)))
+    ours = AclRules(flow_of(loader(tmp_path)(*lines)))
     for name, operation, permission, pattern in itertools.product(
         NAMES, range(2, 13), Permission, Pattern
     ):

@@ -4,7 +4,6 @@ Twinlog's own two keys.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -50,7 +49,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def rules(folder: Path, *lines: str) -> AclRules:
-    return AclRules.of(flow_of(loader(folder)("topics = orders.*, \\\\*, heartbeats", *lines)))
+    return AclRules(flow_of(loader(folder)("topics = orders.*, \\\\*, heartbeats", *lines)))
 
 
 @pytest.mark.parametrize(
@@ -151,7 +150,8 @@ def test_nothing_is_removed_if_names_do_not_show_the_origin(folder: Path) -> Non
 
 
 def test_custom_policy_names_topics_and_no_patterns(folder: Path) -> None:
-    own = replace(rules(folder, REMOVAL, PREFIXED), stem=None)
+    own = rules(folder, REMOVAL, PREFIXED)
+    own._stem = None
     assert own.target_acls([acl("orders"), prefix("ord")], ["orders"]) == {acl("A.orders")}
     assert own.leftover([acl("A.orders")], set(), REMOTES) == set()
 

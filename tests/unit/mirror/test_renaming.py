@@ -171,7 +171,7 @@ def test_rows_of_other_topics_do_not_change() -> None:
 
 
 def test_literal_acls_follow_the_topics_that_are_copied_and_no_others(tmp_path: Path) -> None:
-    rules = AclRules.of(flow_of(tmp_path, "orders:eu-orders, pay:eu-orders"))
+    rules = AclRules(flow_of(tmp_path, "orders:eu-orders, pay:eu-orders"))
 
     def acl(name: str) -> TopicAcl:
         return TopicAcl(

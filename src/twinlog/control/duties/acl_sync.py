@@ -49,7 +49,7 @@ def find_acl_changes(
     BrokerRefused (SECURITY_DISABLED) if a cluster has no authorizer, and Unauthorized if this user
     lacks the permission DESCRIBE.
     """
-    rules = AclRules.of(flow)
+    rules = AclRules(flow)
     wanted = rules.target_acls(topic_acls(source), remotes)
     if not wanted and not flow.acl_sync.removal:
         return AclChanges(missing=(), leftover=())

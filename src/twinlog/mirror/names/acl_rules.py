@@ -19,8 +19,6 @@ more), if a sync by these rules could have created them.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
-from typing import Self
 
 from twinlog.config.flow.schema import FlowConfig, PolicyKind
 from twinlog.mirror.names.filters import TopicSelector
@@ -30,31 +28,18 @@ EVERY_TOPIC = "*"
 EVERYBODY = "User:*"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class AclRules:
     """Which ACLs of the source a flow copies, and in which form."""
 
-    selector: TopicSelector
-    source_alias: str
-    stem: str | None
-    """Prefix of every remote topic's name. It is empty under the identity policy, and None if a
-    custom policy names remote topics, whose prefix is unknown.
-    """
-    prefixed: bool
-    removal: bool
-
-    @classmethod
-    def of(cls, flow: FlowConfig) -> Self:
-        stem: str | None = f"{flow.source_alias}{flow.policy.separator}"
-        if flow.policy.kind is PolicyKind.IDENTITY:
-            stem = ""
-        return cls(
-            selector=TopicSelector.of(flow),
-            source_alias=flow.source_alias,
-            stem=None if flow.policy.custom else stem,
-            prefixed=flow.acl_sync.prefixed,
-            removal=flow.acl_sync.removal,
-        )
+    def __init__(self, flow: FlowConfig) -> None:
+        self._selector, self._alias = TopicSelector.of(flow), flow.source_alias
+        self._prefixed, self._removal = flow.acl_sync.prefixed, flow.acl_sync.removal
+        is_identity = flow.policy.kind is PolicyKind.IDENTITY
+        stem = "" if is_identity else f"{flow.source_alias}{flow.policy.separator}"
+        self._stem = None if flow.policy.custom else stem
+        """Prefix of every remote topic's name. It is empty under the identity policy, and None if a
+        custom policy names remote topics, whose prefix is unknown.
+        """
 
     def target_acls(self, source: Iterable[TopicAcl], topics: Collection[str]) -> set[TopicAcl]:
         """Return the ACLs that the target should have. `source`: the source's ACLs. `topics`: the
@@ -75,7 +60,7 @@ class AclRules:
         """Return the ACL itself. If topics keep their names and the ACL is for `*`, return one ACL
         for each of `topics` instead, because `*` would match every topic of the target.
         """
-        if self.stem == "" and acl.pattern == Pattern.LITERAL and acl.name == EVERY_TOPIC:
+        if self._stem == "" and acl.pattern == Pattern.LITERAL and acl.name == EVERY_TOPIC:
             return [acl._replace(name=name) for name in topics]
         return [acl]
 
@@ -83,17 +68,15 @@ class AclRules:
         is_lone = acl.pattern == Pattern.LITERAL and acl.name != EVERY_TOPIC
         if is_lone and acl.name not in topics:
             return None
-        if acl.pattern == Pattern.LITERAL and self.selector.selects(acl.name):
-            if self.prefixed and self.stem and acl.name == EVERY_TOPIC:
-                return _for_remote(acl, self.stem, Pattern.PREFIXED)
-            return _for_remote(acl, self._remote(acl.name), Pattern.LITERAL)
+        if acl.pattern == Pattern.LITERAL and self._selector.selects(acl.name):
+            if self._prefixed and self._stem and acl.name == EVERY_TOPIC:
+                return _for_remote(acl, self._stem, Pattern.PREFIXED)
+            remote = self._selector.policy.format_remote_topic(self._alias, acl.name)
+            return _for_remote(acl, remote, Pattern.LITERAL)
         covers = acl.pattern == Pattern.PREFIXED and any(t.startswith(acl.name) for t in topics)
-        if self.prefixed and covers and self.stem is not None:
-            return _for_remote(acl, self.stem + acl.name, Pattern.PREFIXED)
+        if self._prefixed and covers and self._stem is not None:
+            return _for_remote(acl, self._stem + acl.name, Pattern.PREFIXED)
         return None
-
-    def _remote(self, name: str) -> str:
-        return self.selector.policy.format_remote_topic(self.source_alias, name)
 
     def leftover(
         self,
@@ -107,9 +90,9 @@ class AclRules:
         Return an empty set if remote topics have no known prefix, because any ACL may then be the
         target's own.
         """
-        if not self.removal or not self.stem:
+        if not self._removal or not self._stem:
             return set()
-        stem = self.stem
+        stem = self._stem
         return {
             acl
             for acl in target
@@ -117,11 +100,10 @@ class AclRules:
         }
 
     def _could_be_ours(self, acl: TopicAcl, stem: str) -> bool:
-        if not acl.name.startswith(stem) or _is_for_writers(acl) or _allows_all(acl):
+        is_copied = not (_is_for_writers(acl) or _allows_all(acl) or denies_all_writers(acl))
+        if not is_copied or not acl.name.startswith(stem):
             return False
-        if denies_all_writers(acl):
-            return False
-        return self.prefixed if acl.pattern == Pattern.PREFIXED else True
+        return self._prefixed if acl.pattern == Pattern.PREFIXED else True
 
 
 def _is_about(acl: TopicAcl, remotes: Collection[str]) -> bool:
