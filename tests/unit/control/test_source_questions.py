@@ -22,4 +22,4 @@ def test_a_question_after_the_end_opens_no_connection(tmp_path: Path) -> None:
     queries.close()
     with pytest.raises(Disconnected, match=r"^the client of cluster \w+ is closed"):
         queries.answers([TopicPartition("orders", 0)], (), (), ())
-    assert queries._line.client is None
+    assert queries._line.client._pool._first is None

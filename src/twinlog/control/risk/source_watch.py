@@ -46,47 +46,37 @@ broker. So a silent broker is reported shortly before Kafka itself regards it as
 """
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)
 class QueryClient:
-    """Opens a client at the first query, and lends it to one thread at a time."""
+    """Lends a client to one thread at a time."""
 
-    settings: ClusterSettings
-    within_s: float
-    refused_s: float = inf
-    client: ClusterClient | None = None
+    client: ClusterClient
     _in_use: threading.Lock = field(default_factory=threading.Lock)
     _left: threading.Event = field(default_factory=threading.Event)
+
+    def __post_init__(self) -> None:
+        # reuse leaders, so that only the query for topic IDs needs metadata of all topics
+        self.client.keep_leaders()
 
     @contextmanager
     def lent_client(self) -> Iterator[ClusterClient]:
         with self._in_use:
             if self._left.is_set():
-                raise Disconnected(f"the client of cluster {self.settings.alias} is closed")
-            if self.client is None:
-                self.client = ClusterClient(
-                    self.settings, api_timeout_s=self.within_s, refused_s=self.refused_s
-                )
-                # reuse leaders, so that only the query for topic IDs needs metadata of all topics
-                self.client.keep_leaders()
+                raise Disconnected(f"the client of cluster {self.client.alias} is closed")
             try:
                 yield self.client
             finally:
                 if self._left.is_set():
-                    self._close()
+                    self.client.close()
 
     def close(self) -> None:
         """Close the connections without waiting. A query in progress closes them when it ends."""
         self._left.set()
         if self._in_use.acquire(blocking=False):
             try:
-                self._close()
+                self.client.close()
             finally:
                 self._in_use.release()
-
-    def _close(self) -> None:
-        if self.client is not None:
-            self.client.close()
-            self.client = None
 
 
 class OpenTransactions(NamedTuple):
@@ -121,10 +111,10 @@ class SourceQueries:
 
     def __init__(self, settings: ClusterSettings, config: FlowConfig) -> None:
         self._config = config
-        self._line = QueryClient(settings=settings, within_s=WITHIN_S)
+        self._line = QueryClient(ClusterClient(settings, api_timeout_s=WITHIN_S))
         # a separate client, so that a slow, large query does not make the source look silent
         self._pulse = QueryClient(
-            settings=settings, within_s=PULSE_WITHIN_S, refused_s=REFUSED_FOR_S
+            ClusterClient(settings, api_timeout_s=PULSE_WITHIN_S, refused_s=REFUSED_FOR_S)
         )
 
     def pulse(self) -> None:
