@@ -21,7 +21,7 @@ from twinlog.config.effective import digests
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.config.load import load
 from twinlog.control.cutover import failover as cutover_failover
-from twinlog.control.cutover import leader, newest_status
+from twinlog.control.cutover import newest_status
 from twinlog.control.cutover.copies import Copy
 from twinlog.control.cutover.drain import _writers
 from twinlog.control.cutover.failover import Failover, FailoverPlan
@@ -205,20 +205,22 @@ def test_the_leader_of_the_group_is_waited_for_and_compared(
 
     def other(*answers: list[tuple[bytes, bytes]]) -> str:
         rounds[:] = answers
-        return "".join(leader.other_config(scope))
+        return "".join(newest_status.other_config(scope))
 
-    monkeypatch.setattr(leader, "Coordinators", lambda _: None)
+    monkeypatch.setattr(newest_status, "Coordinators", lambda _: None)
     monkeypatch.setattr(
-        leader, "member_data", lambda *_: rounds.pop(0) if len(rounds) > 1 else rounds[0]
+        newest_status, "member_data", lambda *_: rounds.pop(0) if len(rounds) > 1 else rounds[0]
     )
-    monkeypatch.setattr(leader, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=sleep))
+    monkeypatch.setattr(
+        newest_status, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=sleep)
+    )
     same, wider = (process_metadata(digests(config)) for config in (mine, theirs))
     assert not other([(b"", same)])
     assert " topics," in other([(b"", b"")], [(b"standby", b""), (b"", wider)])
     assert not other([]), "no mirror"
     began = now[0]
     assert not other([(b"", b"")]), "unknown"
-    assert now[0] > began + leader.ELECTED_WITHIN_S
+    assert now[0] > began + newest_status.ELECTED_WITHIN_S
     limited = flow_of(tmp_path, "orders", "twinlog.max.bytes.per.second = 5000000")
     assert not other([(b"", process_metadata(digests(limited)))]), "that changes no record"
 

@@ -17,7 +17,7 @@ docs/adr/0023 describes what happens if a run dies after each step.
 
 Read in this order: `scope` (the topics and groups concerned), `copies` (how far each partition is
 copied), `groups` (where each group resumes), `promotion` (the point of no return), `failover`; then
-`gates`, `fence`, `drain`, `switchover`. `leader` and `newest_status` show what the mirror reports.
+`gates`, `fence`, `drain`, `switchover`. `newest_status` shows what the mirror reports.
 """
 
 from __future__ import annotations

@@ -24,8 +24,7 @@ from typing import Any
 
 from twinlog.control.cutover.copies import NOTHING, Copy, copies, incomplete
 from twinlog.control.cutover.groups import CutoverGroups, GroupOutcome, GroupPlan
-from twinlog.control.cutover.leader import other_config
-from twinlog.control.cutover.newest_status import NewestStatus, newest_status
+from twinlog.control.cutover.newest_status import NewestStatus, newest_status, other_config
 from twinlog.control.cutover.promotion import (
     has_promoted,
     is_promoted,

@@ -17,8 +17,7 @@ from twinlog.control.compare import acls_off, configs_off
 from twinlog.control.cutover.copies import NOTHING, Copy
 from twinlog.control.cutover.fence import OTHER_FENCES, locked_out_topics
 from twinlog.control.cutover.groups import GroupPlan
-from twinlog.control.cutover.leader import other_config
-from twinlog.control.cutover.newest_status import NewestStatus
+from twinlog.control.cutover.newest_status import NewestStatus, other_config
 from twinlog.control.cutover.scope import CutoverScope
 from twinlog.control.duties.acl_sync import find_acl_changes
 from twinlog.control.duties.config_sync import find_drift

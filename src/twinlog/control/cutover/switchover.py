@@ -27,8 +27,7 @@ from twinlog.control.cutover.failover import promoted_error
 from twinlog.control.cutover.fence import AclFence
 from twinlog.control.cutover.gates import Gate, Gates, require_open
 from twinlog.control.cutover.groups import CutoverGroups, GroupOutcome, GroupPlan
-from twinlog.control.cutover.leader import other_config
-from twinlog.control.cutover.newest_status import newest_status
+from twinlog.control.cutover.newest_status import newest_status, other_config
 from twinlog.control.cutover.promotion import (
     has_promoted,
     is_promoted,
