@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from twinlog.control.groups.checkpoint_rows import is_due
+from twinlog.control.groups.checkpoint_rows import CheckpointRow
 from twinlog.control.groups.group_sync import GroupSync, Skipped, TargetGroup, group_sync
 from twinlog.model import TopicPartition
 from twinlog.wire.mm2_records import Checkpoint
@@ -37,13 +37,16 @@ def checkpoint(upstream: int, downstream: int, tp: TopicPartition = TP) -> Check
 def test_checkpoint_is_written_when_it_says_something_new(
     last: tuple[int, int] | None, now: tuple[int, int], is_exact: bool, expected: bool
 ) -> None:
-    before = None if last is None else checkpoint(*last)
-    assert is_due(before, checkpoint(*now), is_exact=is_exact) == expected
+    before = None if last is None else CheckpointRow(checkpoint(*last), None)
+    row = CheckpointRow(checkpoint(*now), None)
+    assert row.is_due(before, is_exact=is_exact) == expected
 
 
 def test_new_metadata_is_news() -> None:
-    before = checkpoint(5, 5)
-    assert is_due(before, replace(before, metadata="x"), is_exact=True)
+    before = CheckpointRow(checkpoint(5, 5), None)
+    assert before._replace(checkpoint=replace(before.checkpoint, metadata="x")).is_due(
+        before, is_exact=True
+    )
 
 
 def there(*offsets: int, is_active: bool = False, has_offsets: bool = True) -> TargetGroup:

@@ -37,19 +37,6 @@ APPLIED_HEADER: Final = "twinlog.seen-to"
 """Empty header of a checkpoint whose offset the group on the target already has."""
 
 
-def is_due(last: Checkpoint | None, now: Checkpoint, *, is_exact: bool) -> bool:
-    """Return True if checkpoint `now` must be written. `last`: the newest checkpoint of the same
-    group and partition, or None if there is none.
-    """
-    if last is None:
-        return True
-    if now.upstream_offset < last.upstream_offset:
-        return True
-    if now.downstream_offset < last.downstream_offset:
-        return is_exact
-    return now != last
-
-
 class CopyIds(NamedTuple):
     """IDs of a checkpoint's two topics: the original and its copy, whichever is on the target."""
 
@@ -116,7 +103,9 @@ class CheckpointRow(NamedTuple):
             return True
         if last.checkpoint == self.checkpoint:
             return self.is_applied and not last.is_applied and last.ids is not None
-        return is_due(last.checkpoint, self.checkpoint, is_exact=is_exact)
+        before, now = last.checkpoint, self.checkpoint
+        went_back = now.upstream_offset < before.upstream_offset
+        return went_back or is_exact or now.downstream_offset >= before.downstream_offset
 
 
 Newest: TypeAlias = Mapping[tuple[str, TopicPartition], CheckpointRow]
