@@ -25,20 +25,14 @@ GIVES_UP_S: Final = 10.0
 """Time limit of a write in seconds. A heartbeat that arrives much later is useless."""
 
 
-def into_target(flow: LedFlow) -> Duty | None:
-    """Return the duty that writes heartbeats to the target, or None if none are configured. They
-    are the heartbeats of this flow and of disabled flows.
+def heartbeats(flow: LedFlow, *, into_target: bool) -> Duty | None:
+    """Return the duty that writes heartbeats to one cluster, or None if none are configured. The
+    target gets the heartbeats of this flow and of disabled flows. The source gets those of flows
+    that are not enabled, and the flow copies them to the target.
     """
-    beats = [beat for beat in flow.config.heartbeats if beat.into_target]
-    return Heartbeats(flow, flow.target, beats) if beats else None
-
-
-def into_source(flow: LedFlow) -> Duty | None:
-    """Return the duty that writes heartbeats to the source, or None if none are configured. The
-    heartbeats are those of flows that are not enabled. The flow copies them to the target.
-    """
-    beats = [beat for beat in flow.config.heartbeats if not beat.into_target]
-    return Heartbeats(flow, flow.source, beats) if beats else None
+    beats = [beat for beat in flow.config.heartbeats if beat.into_target is into_target]
+    cluster = flow.target if into_target else flow.source
+    return Heartbeats(flow, cluster, beats) if beats else None
 
 
 class Heartbeats(Duty):

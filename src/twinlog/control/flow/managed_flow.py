@@ -18,7 +18,7 @@ from twinlog.cluster.client import ClusterClient
 from twinlog.codes import FlowState, Trait, has
 from twinlog.control.duties.acl_sync import acl_sync
 from twinlog.control.duties.config_sync import config_sync
-from twinlog.control.duties.heartbeats import into_source, into_target
+from twinlog.control.duties.heartbeats import heartbeats
 from twinlog.control.duties.offset_syncs import offset_syncs
 from twinlog.control.duties.own_topics import MapPruning, OwnTopics
 from twinlog.control.duties.producer_quota import producer_quota
@@ -61,8 +61,8 @@ DUTIES: Final[tuple[DutyFactory, ...]] = (
     config_sync,
     acl_sync,
     offset_syncs,
-    into_target,
-    into_source,
+    partial(heartbeats, into_target=True),
+    partial(heartbeats, into_target=False),
     checkpoints,
     keyed_groups,
     group_commits,
