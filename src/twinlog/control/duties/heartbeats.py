@@ -39,6 +39,7 @@ class Heartbeats(Duty):
     """Writes heartbeats to one cluster; a rejection is logged once."""
 
     ends_once = False
+    interval_s: float = 0.0
 
     def __init__(
         self, flow: LedFlow, cluster: ClusterSettings, beats: Sequence[HeartbeatConfig]
@@ -47,15 +48,12 @@ class Heartbeats(Duty):
         self._client = ClusterClient(cluster, api_timeout_s=GIVES_UP_S)
         self._clients = (self._client,)
         self._due = dict.fromkeys(beats, 0.0)
+        self.interval_s = float(min(beat.interval_seconds for beat in beats))
         self._has_topic = False
 
     @property
     def name(self) -> str:
         return f"heartbeats into {self._client.alias}"
-
-    @property
-    def interval_s(self) -> float:
-        return float(min(beat.interval_seconds for beat in self._due))
 
     def round(self) -> None:
         now = time.monotonic()

@@ -154,7 +154,7 @@ def complete_partitions(maps: Iterable[PartitionKey]) -> set[tuple[TopicId, Topi
     return {key[:3] for key, count in rows.items() if count >= max(1, key.branches)}
 
 
-PRUNED_EVERY_S: float = 600.0
+PRUNED_EVERY_S: Final = 600.0
 FEWEST_RUNS: Final = 1_000
 """Minimum number of runs in a partition's map. Smaller maps are not pruned."""
 OFFSETS_TIMEOUT_S: Final = 5.0
@@ -164,16 +164,13 @@ class MapPruning(Duty):
     """The duty that prunes the flow's offset map. Every led flow has it."""
 
     name = "map-pruning"
+    interval_s = PRUNED_EVERY_S
 
     def __init__(self, flow: LedFlow) -> None:
         self._flow = flow
         self._source, self._target = ClusterClient(flow.source), ClusterClient(flow.target)
         self._clients = self._source, self._target
         self._topic = map_topic_of(flow.config.flow)
-
-    @property
-    def interval_s(self) -> float:
-        return PRUNED_EVERY_S
 
     def round(self) -> None:
         maps = self._flow.read_map()

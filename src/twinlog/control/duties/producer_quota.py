@@ -43,6 +43,7 @@ class ProducerQuota(Duty):
     """The duty. It also runs while the flow is paused, to remove the quota."""
 
     name = "producer quota"
+    interval_s: float = CHECK_EVERY_S
     ends_once = False
     runs_while_held = True
 
@@ -52,6 +53,7 @@ class ProducerQuota(Duty):
         config = flow.config
         rpo_s = config.rpo_seconds if config.rpo_enforced else None
         self._rate = None if rpo_s is None else ProducerRate(rpo_s * 1000)
+        self.interval_s = CHECK_EVERY_S if rpo_s is None else EVERY_S
         self._source = self._client(flow.source)
         self._target = self._client(flow.target)
         self._clients = self._source, self._target
@@ -60,10 +62,6 @@ class ProducerQuota(Duty):
         self._next_check = 0.0
         self._may_be_held = True
         """True until a check has found no quota, because a killed process may have left one."""
-
-    @property
-    def interval_s(self) -> float:
-        return CHECK_EVERY_S if self._rate is None else EVERY_S
 
     def round(self) -> None:
         rate = self._wanted_rate()

@@ -118,11 +118,12 @@ class Publication(Duty):
     """The duty that writes the status and the events of one flow."""
 
     name = "status"
+    interval_s: float = 0.0
     ends_once = False
     runs_while_held = True
 
     def __init__(self, flow: LedFlow) -> None:
-        self._flow = flow
+        self._flow, self.interval_s = flow, float(flow.config.status_interval_seconds)
         self._client = ClusterClient(flow.target, api_timeout_s=GIVES_UP_S)
         self._clients = (self._client,)
         self._topic = StatusTopic(self._client, flow.config, flow.log_once)
@@ -130,10 +131,6 @@ class Publication(Duty):
         self._events: PublishedEvents | None = None
         """The events that were written last."""
         self._events_again = 0.0
-
-    @property
-    def interval_s(self) -> float:
-        return float(self._flow.config.status_interval_seconds)
 
     def round(self) -> None:
         status = self._status()
@@ -270,8 +267,9 @@ LONGEST_REASON: Final = 2000
 class SetUpPublication(Duty):
     """Publishes the status of one flow while its set-up fails."""
 
-    ends_once = False
     name = "status"
+    interval_s: float = 0.0
+    ends_once = False
 
     def __init__(
         self,
@@ -280,15 +278,12 @@ class SetUpPublication(Duty):
         snapshot: FlowSnapshot,
         log_once: Callable[[str], None],
     ) -> None:
+        self.interval_s = float(config.status_interval_seconds)
         self.seen = snapshot
         """The flow's current snapshot. The creator of this object replaces it."""
         self._client = ClusterClient(target, api_timeout_s=GIVES_UP_S)
         self._topic = _TopicOfOurs(self._client, config, log_once)
         self._last: PublishedStatus | None = None
-
-    @property
-    def interval_s(self) -> float:
-        return float(self._topic.config.status_interval_seconds)
 
     def round(self) -> None:
         status = published(self.seen, every_ms=int(self.interval_s * 1000))

@@ -38,8 +38,6 @@ from twinlog.mirror.copy.fan_out import partition_for_key
 from twinlog.model import TopicPartition
 from twinlog.wire.mm2_records import PositionKey, encode_position
 
-MS: Final = 1000.0
-
 
 class GroupCommits(Duty):
     """The duty that commits the offsets of MirrorMaker 1's group. A round commits all offsets, also
@@ -47,14 +45,12 @@ class GroupCommits(Duty):
     """
 
     name = "offsets of the source's group"
+    interval_s: float = 0.0
 
     def __init__(self, flow: LedFlow) -> None:
         self._flow = flow
         self._group = flow.config.source_group.group_id
-
-    @property
-    def interval_s(self) -> float:
-        return self._flow.config.source_group.commit_interval_ms / MS
+        self.interval_s = flow.config.source_group.commit_interval_ms / 1000
 
     def round(self) -> None:
         views = [view for view in self._flow.partitions() if view.reach is not None]

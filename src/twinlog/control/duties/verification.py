@@ -94,6 +94,7 @@ class Verification(Duty):
     """The verification of one led flow."""
 
     name = "verify"
+    interval_s: float = ROUND_S
     ends_once = False
     _of_process: ClassVar[WeakSet[Verification]] = WeakSet()
     """All verifications of this process. Each may use SHARE of the CPU time of its flow's lanes,
@@ -101,7 +102,7 @@ class Verification(Duty):
     """
 
     def __init__(self, flow: LedFlow) -> None:
-        self._flow = flow
+        self._flow, self.interval_s = flow, ROUND_S
         self._log = FlowLog(log, flow.name)
         self._is_full = flow.config.verify is VerifyMode.FULL
         self._source = ClusterClient(flow.source, api_timeout_s=GIVES_UP_S)
@@ -122,10 +123,6 @@ class Verification(Duty):
         """
         flow.verified.last = Verified(mode=flow.config.verify.value)
         self._of_process.add(self)
-
-    @property
-    def interval_s(self) -> float:
-        return ROUND_S
 
     def round(self) -> None:
         lower_priority(NICE)
