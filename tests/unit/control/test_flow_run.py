@@ -235,9 +235,9 @@ def test_the_only_lane_ends_for_a_lease_that_finds_no_slot(
     assert [lease.size for lease in driver.run.leases] == [1, 1]
     driver.jobs[1].awaits_slot = awaits_slot
     driver.pass_time(WARM_UP_TIMEOUT_S - 1)
-    assert not old.is_stopped
+    assert [old.is_stopped] == [False]
     driver.pass_time(2)
-    assert old.is_stopped == awaits_slot
+    assert [old.is_stopped] == [awaits_slot]
     if not awaits_slot:
         return
     old.gives_back(*old.taken, ordinal=9)
