@@ -115,10 +115,8 @@ def _may_be_served(address: Address, raw: Settings) -> bool:
 
 
 def _named(raw: Settings) -> Address | None:
-    setting = raw.get("listeners")
-    entries = [] if setting is None else to_list(setting)
-    for match in filter(None, map(_matched, entries)):
-        if match["scheme"].lower() == "http":
+    for _, match in _listeners(raw):
+        if match is not None and match["scheme"].lower() == "http":
             host = match["host"].strip("[]") or EVERY_ADDRESS
             return Address(host=host, port=int(match["port"]))
     return None
@@ -126,9 +124,7 @@ def _named(raw: Settings) -> Address | None:
 
 def audit_listeners(raw: Settings) -> Iterator[ConfigWarning]:
     """Yield warnings about invalid or unprotected listeners, which do not stop the mirror."""
-    setting = raw.get("listeners")
-    for entry in [] if setting is None else to_list(setting):
-        match = _matched(entry)
+    for entry, match in _listeners(raw):
         if match is None:
             message = f"{entry!r} is not a listener; write http://ADDRESS:PORT"
             yield warning(WarningCode.DEAD_KEY, raw["listeners"], message)
@@ -149,6 +145,8 @@ def audit_listeners(raw: Settings) -> Iterator[ConfigWarning]:
         yield warning(WarningCode.LISTEN_UNGUARDED, raw["listeners"], message)
 
 
-def _matched(entry: str) -> re.Match[str] | None:
-    match = _LISTENER.fullmatch(entry)
-    return match if match is not None and int(match["port"]) <= MAX_PORT else None
+def _listeners(raw: Settings) -> Iterator[tuple[str, re.Match[str] | None]]:
+    """Yield the entries of `listeners`, each with its match, or None if it is invalid."""
+    for entry in to_list(raw["listeners"]) if "listeners" in raw else ():
+        match = _LISTENER.fullmatch(entry)
+        yield entry, match if match is not None and int(match["port"]) <= MAX_PORT else None
