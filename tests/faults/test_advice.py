@@ -71,7 +71,7 @@ def test_extra_records_found_at_a_start_and_records_only_on_the_target(
     produce(rig.target, rig.remote, [Outgoing(b"x", b"u900")])
     code, message = rig.fail_once()
     assert code == "EXTRA_RECORDS"
-    assert "the source holds upstream offsets [7, 10), the target offsets [0, 11)" in message
+    assert "the source holds upstream offsets [7, 10), the target holds [0, 11)" in message
     assert "of which [0, 7) are on the target only" in message
     assert saved(rig, message, tmp_path) == values(*range(10), 900)
 

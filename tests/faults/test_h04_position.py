@@ -144,7 +144,7 @@ def test_shared_target_that_lost_its_end_and_was_written_to_by_others(rig: Rig) 
     rig.put(range(20, 25), age_ms=OLD)
     code, message = rig.fail_once()
     assert code == "TARGET_TRUNCATED", message
-    gone = "this flow's records up to ordinal 19, at offset 19, are gone from the target's log"
+    gone = "this flow's records up to ordinal 19 (offset 19) are gone from the target's log"
     assert gone in message
     assert rig.end() == 25
 

@@ -103,7 +103,7 @@ def test_emptied_partition_whose_rows_are_gone_does_not_begin_again(rig: Rig) ->
     code, message = rig.fail_once()
     assert code == "MAP_MISSING", message
     assert "Other partitions of its topic may hold the only copy of records" in message
-    assert message.index("twinlog export") < message.index("only then")
+    assert message.index("twinlog export") < message.index("Only then")
     assert rig.end() == 10
 
 
@@ -339,6 +339,6 @@ def test_rebuild_that_cannot_say_where_to_resume_lets_nothing_begin_again(rig: R
     assert code == "MAP_MISSING"
     # the error must not advise again what has just failed
     assert "twinlog offsets rebuild" not in message
-    assert "Set where to begin with twinlog.start" in message
-    assert message.index("twinlog export") < message.index("only then")
+    assert "Use twinlog.start to set where to begin" in message
+    assert message.index("twinlog export") < message.index("Only then")
     assert rig.numbers() == []

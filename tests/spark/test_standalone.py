@@ -88,7 +88,7 @@ def test_executors_need_only_a_python_and_the_archive(
     produce(target, f"A.{topic}", spark_mirror.orders(1))
     with Command(tmp_path / "more", *question) as verify:
         assert verify.wait() == 1, verify.stderr
-    line = r"extra: .*, 1 record: the source has no such record there$"
+    line = r"extra: .*, 1 record: the source has no such record at this position$"
     assert re.search(line, verify.stdout, re.MULTILINE), verify.stdout
     both = (source.bootstrap, target.bootstrap)
     names = dict(zip(("localhost:9092", "localhost:9093"), both, strict=True))

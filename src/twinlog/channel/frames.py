@@ -114,7 +114,7 @@ def read_hello(first: Frame) -> tuple[LaneIdentity, bytes]:
     checked the proof.
     """
     if len(first.payload) != _IDENTITY.size + PROOF_BYTES:
-        raise CorruptData("a channel hello of a wrong length", code="CHANNEL_FRAME")
+        raise CorruptData("a channel hello has a wrong length", code="CHANNEL_FRAME")
     lease, lane, attempt, pid = _IDENTITY.unpack_from(first.payload)
     identity = LaneIdentity(lease=lease, lane=lane, attempt=attempt, pid=pid)
     return identity, first.payload[_IDENTITY.size :]
@@ -126,7 +126,7 @@ def clock_payload(seconds: float) -> bytes:
 
 def read_clock(payload: bytes) -> float:
     if len(payload) != _CLOCK.size:
-        raise CorruptData("a channel ping of a wrong length", code="CHANNEL_FRAME")
+        raise CorruptData("a channel ping has a wrong length", code="CHANNEL_FRAME")
     (seconds,) = _CLOCK.unpack(payload)
     return float(seconds)
 
@@ -230,7 +230,7 @@ class FrameSocket:
         self._unsent += frame(kind, payload)
         if len(self._unsent) > MAX_UNSENT_BYTES:
             raise CorruptData(
-                f"{len(self._unsent)} bytes wait for a peer that does not read",
+                f"{len(self._unsent)} bytes are unsent, because the other end does not read",
                 code="CHANNEL_OVERFLOW",
             )
 

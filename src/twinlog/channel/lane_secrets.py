@@ -95,7 +95,7 @@ class LaneSecrets:
         lane must not be admitted.
         """
         if first.kind != HELLO:
-            raise AuthenticationFailed("no hello", code="CHANNEL_TOKEN")
+            raise AuthenticationFailed("the first message is no hello", code="CHANNEL_TOKEN")
         identity, shown = read_hello(first)
         key = identity.lease, identity.lane
         with self._lock:
@@ -106,6 +106,7 @@ class LaneSecrets:
             if not same or key not in self._secrets:
                 raise AuthenticationFailed("wrong token", code="CHANNEL_TOKEN")
             if identity.attempt <= self._newest.get(key, -1):
-                raise AuthenticationFailed(f"{identity} said hello before", code="CHANNEL_TOKEN")
+                what = f"{identity}, or a later attempt of this lane, has already connected"
+                raise AuthenticationFailed(what, code="CHANNEL_TOKEN")
             self._newest[key] = identity.attempt
         return identity

@@ -191,7 +191,7 @@ class UnauthenticatedPeer:
             except ssl.SSLWantWriteError:
                 return selectors.EVENT_WRITE
             except OSError as error:
-                raise ClosedByPeer(f"TLS handshake: {error}") from None
+                raise ClosedByPeer(f"the TLS handshake failed: {error}") from None
             self.handshaken = True
         return selectors.EVENT_READ
 
@@ -231,8 +231,8 @@ class RejectionLog:
             return
         self._quiet_until = now + WARN_EVERY_S
         log.warning(
-            "connections to the driver's channel were refused (%d, the last from %s): %s; the "
-            "client is not one of Twinlog's lanes [CHANNEL_TOKEN]",
+            "connections to the driver's channel were refused (%d, the last from %s): %s; only "
+            "Twinlog's lanes may connect [CHANNEL_TOKEN]",
             self._unreported,
             remote,
             why,

@@ -219,7 +219,10 @@ class Assignments:
         self._others.known_producers = producers
         for copy in self._copies():
             if copy.state is CopyState.TAKEN_OVER and isinstance(copy, PartitionCopy):
-                text = f"{copy.target}: another flow writes to this cluster; checking again"
+                text = (
+                    f"{copy.target}: a flow that was unknown before writes to this cluster, and "
+                    "may have written the other records; checking again"
+                )
                 error = PartitionError(text, code="TAKEN_OVER", fate=Fate.RETRIABLE)
                 copy.trouble = copy.trouble or error
                 self._unsettled.add(copy.source)

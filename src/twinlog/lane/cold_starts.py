@@ -101,7 +101,7 @@ def read_dead_letters(
     while offset_at(client, home, LATEST) < end.end_offset:
         if deadline.has_passed:
             raise PartitionError(
-                f"{home}: its newest records are not on all in-sync replicas, and may be dead "
+                f"{home}: the newest records are not on all in-sync replicas yet, and may be dead "
                 "letters that must not be written twice; checking again",
                 code="HELD_BACK",
                 fate=Fate.RETRIABLE,
@@ -421,16 +421,18 @@ class ColdStarts:
                     start.upstream,
                     f"{start.compared} of the last records are the same on both sides"
                     if start.compared
-                    else "no record could be compared; the position follows from log end and map",
+                    else "no record could be compared; the log's end and the offset map show the "
+                    "position",
                 )
             if isinstance(start, StartPoint) and start.undecided is not None:
                 first, following = start.undecided
                 self._log.warning(
                     "%s",
                     PartitionError(
-                        f"{tp}: the offset map lost its runs of target offsets [{first}, "
-                        f"{following}), and their source records are undecided: a group that "
-                        "stops there reads some again, one that fails back may skip some",
+                        f"{tp}: the offset map lost its rows for target offsets [{first}, "
+                        f"{following}), so the source offsets of these records are unknown. A "
+                        "group with an offset in this range reads records again after a failover, "
+                        "and may skip records after a failback",
                         code="REBUILD_AMBIGUOUS",
                     ),
                 )

@@ -280,7 +280,7 @@ class LaneLoop:
                     self._is_stopping = True
                     self._assignments.release_all()
                 case _:
-                    raise CorruptData(f"the driver sent {type(message).__name__}: unexpected here")
+                    raise CorruptData(f"a lane expects no message {type(message).__name__}")
 
     # -- sockets
 

@@ -341,7 +341,7 @@ class MapWriter:
             home.on_failure(
                 "has fewer in-sync replicas than min.insync.replicas"
                 if error in UNDER_MIN_ISR
-                else f"answered {lookup(error).name}",
+                else f"returned {lookup(error).name}",
                 self.clock.monotonic(),
             )
         else:
@@ -364,7 +364,7 @@ class MapWriter:
             if error == MESSAGE_TOO_LARGE
             else f"grant WRITE on topic {self.topic} to Twinlog's user"
             if error == TOPIC_AUTHORIZATION_FAILED
-            else "see the log of its leader"
+            else "see the server log of the broker that leads this partition"
         )
         for copy, _ in sent.rows:
             copy.tail.on_refused()

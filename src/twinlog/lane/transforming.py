@@ -36,24 +36,24 @@ class Transforming:
             return None
         code = "TRANSFORM_UNAVAILABLE"
         if take.late_requests_ms:
-            text = "requests of an earlier lane may arrive, with records that no row names yet"
+            text = "late requests of an earlier lane may add records that the offset map lacks"
             code = "HELD_BACK"
         elif take.handed is not None and handed_by != take.transform:
-            text = "its transform has changed since its last lane; reading both logs"
+            text = "the transform has changed since the last lane; reading both logs"
             code = "HELD_BACK"
         elif not take.transform:
             return None
         elif self.desk is None:
-            text = "no application on this lane runs its transform"
+            text = "this lane has no application that runs the transform"
         elif take.fan is not None:
-            text = "its records are placed by key (twinlog.target.partitions), and not transformed"
+            text = "records placed by key (twinlog.target.partitions) cannot be transformed"
         elif not self._work.is_ours_alone:
             text = "records of topics that other clients may write to cannot be transformed"
         elif self._work.dead_letters and NO_TOPIC_ID in (take.source_topic_id, self._letters_id):
             text = (
-                f"failed records cannot go to {self._work.dead_letters}: it does not exist, or a "
+                f"failed records cannot be written, because topic {self._work.dead_letters} does "
+                "not exist, or a cluster has no topic IDs (Kafka before 2.8)"
             )
-            text += "cluster has no topic IDs (Kafka before 2.8)"
             self._target.need_topics((self._work.dead_letters,))
         else:
             return None

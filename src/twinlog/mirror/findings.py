@@ -49,11 +49,11 @@ class LogRanges:
     """
 
     def __str__(self) -> str:
-        text = f"the source holds upstream offsets {self.here}, the target offsets {self.there}"
+        text = f"the source holds upstream offsets {self.here}, the target holds {self.there}"
         if self.target_only is not None and not self.target_only.is_empty:
             text += (
-                f", of which {self.target_only} are on the target only: the source has deleted "
-                f"everything below {self.here.first}"
+                f", of which {self.target_only} are on the target only, because the source has "
+                f"deleted all records below upstream offset {self.here.first}"
             )
         return text
 
@@ -153,63 +153,70 @@ class LogFinding:
         topic, export = self.target.topic, self._export(TARGET, flow)
         if is_shared:
             return (
-                f"save what only the target may hold: {export}; {topic} is also the application's "
-                "topic, so do not delete it for this: leave it out of the flow with "
-                "topics.exclude, or decide with its owners which side is right"
+                f"save the records that may exist only on the target: {export}. {topic} is also "
+                "the application's topic, so do not delete it. Exclude the topic with "
+                "topics.exclude, or decide with the topic's owners which side is right"
             )
         return (
-            f"save what only the target may hold: {export}; only then, and after the same for its "
-            f"other partitions, delete the target topic {topic} to copy it again"
+            f"save the records that may exist only on the target: {export}. Save the topic's other "
+            f"partitions in the same way. Only then delete the target topic {topic}, so that it is "
+            "copied again"
         )
 
 
 _WORDS: Final = {
     # records are missing on the target
     "GAP_WRITTEN": (
-        "{what}; check the target's brokers. Missing records can be restored by hand from the "
-        "source: {export[source]}. To copy all of it instead, {copy_again}"
+        "{what}. Check the target's brokers. Missing records can be restored by hand from the "
+        "source: {export[source]}. To copy the whole topic again instead, {copy_again}"
     ),
     "TARGET_TRUNCATED": (
-        "{what}; check the target's brokers: a replica that is down may have the records. If "
-        "they are lost, {copy_again}"
+        "{what}. Check the target's brokers: a replica that is down may have the records. If "
+        "the records are lost, {copy_again}"
     ),
     "POSITION_REGRESSED": (
-        "{what}; check the target's brokers: another replica may have them, and once it leads "
-        "the copy resumes by itself. If they are lost, {copy_again}"
+        "{what}. Check the target's brokers: another replica may have the records. If it becomes "
+        "the leader, the copy resumes by itself. If the records are lost, {copy_again}"
     ),
     # foreign records on the target
     "EXTRA_RECORDS": (
-        "{what}; find the other producer and stop it. Its records are on the target only: "
-        "{copy_again}"
+        "{what}. Find the other producer and stop it. Its records are on the target only. To copy "
+        "the topic again, {copy_again}"
     ),
     "FOREIGN_DATA": (
-        "{what}; if MirrorMaker 2 copied them, take over from it with --adopt-mm2; else mirror "
-        "under another name (replication.policy.separator), or {copy_again}"
+        "{what}. If MirrorMaker 2 copied the records, take over from it with --adopt-mm2. "
+        "Otherwise mirror under another name (replication.policy.separator). If the name must "
+        "stay, {copy_again}"
     ),
     "MM2_PLACE_UNKNOWN": (
-        "{what}; find out which client wrote to it. To copy it without MirrorMaker 2's records, "
-        "{copy_again}"
+        "{what}. Find out which client wrote to the topic. To copy the topic without "
+        "MirrorMaker 2's records, {copy_again}"
     ),
-    "DIVERGED": "{what}; {copy_again}",
+    "DIVERGED": "{what}. To copy the topic again, {copy_again}",
     # the source is a different topic, or has lost records
-    "SOURCE_RECREATED": "{what}. To mirror it, {copy_again}",
+    "SOURCE_RECREATED": "{what}. To mirror the new topic, {copy_again}",
     "SOURCE_DIVERGED": (
-        "{what}. Decide which side is right. The target has the only copy of what the source lost: "
-        "{copy_again}"
+        "{what}. Decide which side is right. The target has the only copy of the records that the "
+        "source lost. To copy the topic again, {copy_again}"
     ),
     "SOURCE_TRUNCATED": (
-        "{what}, so neither side has them; to resume after them set twinlog.source.loss=accept"
+        "{what}, so neither side has them. To resume after these offsets, set "
+        "twinlog.source.loss=accept"
     ),
     "SOURCE_STALLED": (
-        "{what}. If neither is possible, save what is readable after it ({export[source]} --from "
-        "OFFSET), and only then delete the records up to there, with twinlog.source.loss=accept"
+        "{what}. If neither is possible, save the readable records after the damage "
+        "({export[source]} --from OFFSET). Only then delete the records below OFFSET, and set "
+        "twinlog.source.loss=accept"
     ),
     # the topics or the map are not those with which the copy began
-    "PARTITIONS_DIFFER": "{what}; restore the old partition count; or {copy_again}",
+    "PARTITIONS_DIFFER": (
+        "{what}. Restore the old partition counts and the old value of the key. If that is not "
+        "possible, {copy_again}"
+    ),
     "MAP_MISSING": "{what}, and {copy_again}",
     "TARGET_RECREATED": (
-        "{what}. Save them ({export[target]}) and compare them with the source; then delete "
-        "them with kafka-delete-records.sh: the copy then starts after them"
+        "{what}. Save these records ({export[target]}), and compare them with the source. Then "
+        "delete them with kafka-delete-records.sh. The copy then starts after them"
     ),
 }
 
@@ -231,9 +238,9 @@ def foreign_data(target: TopicPartition, holds: Span) -> LogFinding:
 
 def source_recreated(source: TopicPartition, target: TopicPartition, holds: Span) -> LogFinding:
     what = (
-        f"{source}: the source topic was deleted and created again; {target} still holds records "
-        f"{holds} of the old one, the only copy of them; no partition of the new topic is "
-        "copied until they are gone"
+        f"{source}: the source topic was deleted and created again. {target} still holds records "
+        f"{holds} of the old topic, and has their only copy. No partition of the new topic is "
+        "copied as long as the target holds records of the old topic"
     )
     return LogFinding(code="SOURCE_RECREATED", what=what, source=source, target=target, span=holds)
 
@@ -246,8 +253,8 @@ def source_truncated(source: TopicPartition, lost: Span) -> LogFinding:
 def source_stalled(what: str, source: TopicPartition, leader: str) -> LogFinding:
     """Return the finding for a segment that is damaged on the leader's disk."""
     what = (
-        f"{what}: check that segment with kafka-dump-log.sh on {leader}; then repair it or let "
-        "another replica lead"
+        f"{what}. Use kafka-dump-log.sh on {leader} to check the segment in which reading stops. "
+        "Then repair the segment, or make another replica the leader"
     )
     return LogFinding(code="SOURCE_STALLED", what=what, source=source)
 
@@ -255,18 +262,18 @@ def source_stalled(what: str, source: TopicPartition, leader: str) -> LogFinding
 def tier_stalled_error(what: str, leader: str) -> PartitionError:
     """Return the error for records that are damaged, or only slow to arrive from remote storage."""
     return PartitionError(
-        f"{what}. If the topic has remote storage (remote.storage.enable), raise "
-        "remote.fetch.max.wait.ms of the source's brokers: they respond like this if the storage "
-        "is slower, and the copy resumes by itself. Else a segment is damaged: check it with "
-        f"kafka-dump-log.sh on {leader}; then repair it or let another replica lead",
+        f"{what}. If the topic has remote storage (remote.storage.enable), the storage may be "
+        "slower than remote.fetch.max.wait.ms of the source's brokers. Raise this setting; the "
+        "copy then resumes by itself. Otherwise a segment is damaged. Check it with "
+        f"kafka-dump-log.sh on {leader}, and repair it or make another replica the leader",
         code="SOURCE_STALLED",
     )
 
 
 def partitions_differ(source: TopicPartition, target: TopicPartition, before: str) -> LogFinding:
     what = (
-        f"{source}: its copy began when the topic {before}. The partition count of {target.topic} "
-        "or of its source, or twinlog.target.partitions, has changed since, and a copy that has "
-        "begun cannot be redistributed"
+        f"{source}: when the copy began, the topic {before}. The partition count of {target.topic} "
+        "or of its source, or the key twinlog.target.partitions, has changed since. The records "
+        "of a copy cannot be redistributed after it has begun"
     )
     return LogFinding(code="PARTITIONS_DIFFER", what=what, source=source, target=target)

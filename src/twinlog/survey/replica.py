@@ -205,7 +205,8 @@ NOT_READ: Final = LogState()
 NOTHING: Final = Copied(Certainty.EXACT)
 UNKNOWN: Final = Copied(Certainty.UNKNOWN)
 SOURCE_RECREATED: Final = (
-    "the source topic was re-created since it was copied: the copy holds records of the earlier one"
+    "the source topic was re-created since it was copied: the copy holds records of the earlier "
+    "topic"
 )
 TARGET_TRUNCATED: Final = (
     "the target's log ends before the last record that was copied: the target lost records"
@@ -340,7 +341,7 @@ def by_headers(known: Replica, batch_from: Callable[[int, int], BatchHeader | No
         return known
     shifts = {run.downstream - run.ordinal for run in (known.map.runs[0], known.map.runs[-1])}
     if len(shifts) > 1:
-        raise BorderUnknown("accepted records of other clients are in between")
+        raise BorderUnknown("accepted records of other clients are between the flow's records")
     end = known.target.end or 0
     border = copy_border(known.map, (known.target.start or 0, end), batch_from)
     return replace(known, copied=copied_below(known.map, border, Witness.HEADERS, end - border))

@@ -516,7 +516,7 @@ def test_findings_that_would_stop_a_start_leave_the_end_unknown(
     gone.log.delete_before(6)
     for one, why in (
         (gap, "2 records of this flow are missing"),
-        (gone, "does not remember how much"),
+        (gone, "does not remember how many"),
     ):
         with pytest.raises(FlowError, match=why) as caught:
             one.end(monkeypatch)

@@ -99,7 +99,7 @@ def test_record_that_no_run_names_is_not_guessed() -> None:
     logs.wrote(b"masked", b"masked")
     found = logs.start(Run(0, 3, 0), transformed=ALL)
     assert isinstance(found, TwinlogError) and found.code == "DIVERGED"
-    assert "does not name ordinal 1" in found.message
+    assert "has no row for ordinal 1" in found.message
 
 
 def test_other_record_than_the_announced_one_is_noticed() -> None:

@@ -73,14 +73,14 @@ def test_topics_that_would_share_a_name_are_all_refused(
 @pytest.mark.parametrize(
     ("topic", "lines", "words"),
     [
-        ("gone-", (), "which no topic can be called"),
-        ("gone-..", (), "which no topic can be called"),
-        ("gone-__offsets", (), "the name of an internal topic"),
-        ("gone-A.checkpoints.internal", (), "the name of an internal topic"),
-        ("gone-mm2-twinlog-state.internal", (IDENTITY,), "the name of an internal topic"),
+        ("gone-", (), "which is not a valid topic name"),
+        ("gone-..", (), "which is not a valid topic name"),
+        ("gone-__offsets", (), "which is that of an internal topic"),
+        ("gone-A.checkpoints.internal", (), "which is that of an internal topic"),
+        ("gone-mm2-twinlog-state.internal", (IDENTITY,), "which is that of an internal topic"),
         # the topic does not count as one of heartbeats on the source
         ("gone-heartbeats", (), None),
-        ("in-beats", (), "would pass for heartbeats"),
+        ("in-beats", (), "which is that of a heartbeats topic"),
         ("gone-" + "x" * 249, (), "a name of 251 characters"),
         ("gone-" + "x" * 249, (IDENTITY,), None),
     ],

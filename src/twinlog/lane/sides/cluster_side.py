@@ -459,7 +459,8 @@ class ClusterSide:
             waited = now - (connection.waiting_since or now)
             within = ANSWER_WITHIN_S + self.settings.request_timeout_ms / 1000
             if connection.is_ending and not connection.in_flight:
-                yield node, Disconnected(f"the session with {connection.peer} ends; starting over")
+                why = f"the SASL session with {connection.peer} expires; connecting again"
+                yield node, Disconnected(why)
                 continue
             if waited > within or (waited > SUSPECT_AFTER_S and node_of(node) not in self._brokers):
                 why = f"{connection.peer} has not answered for {waited:.0f} s"

@@ -168,7 +168,7 @@ class RangePort:
                 self._accept(answer)
                 peer.send(AnswerAccepted(answer.number))
             case _:
-                peer.close("it sent a message that is not for a lane's port")
+                peer.close("the client sent a message that is not for a lane's port")
 
     def _accept(self, answer: RangeAnswer) -> None:
         with self._lock:

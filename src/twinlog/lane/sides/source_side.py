@@ -445,7 +445,7 @@ class SourceSide:
             broker.throttled += is_throttled
             broker.size.adapt(is_throttled=is_throttled)
             if answer.error and answer.error not in SESSION_ERRORS:
-                raise CorruptData(f"{connection.peer} answered a fetch with error {answer.error}")
+                raise CorruptData(f"{connection.peer} rejected a fetch with error {answer.error}")
             batches = size = 0
             for fetched in answer.partitions:
                 state = self.partitions.get(fetched.tp)
@@ -638,9 +638,9 @@ class SourceSide:
         epoch, end = diverging
         position = state.copy.intake.position
         return source_diverged_error(
-            f"{state.copy.source}: the source's log was truncated and rewritten: epoch "
-            f"{epoch} ends at {end} there, but records up to {position} were copied; the "
-            f"target holds upstream records [{end}, {position}) that the source lost",
+            f"{state.copy.source}: the source's log was truncated and rewritten. Its leader epoch "
+            f"{epoch} ends at offset {end}, but records up to {position} were copied. The target "
+            f"holds upstream records [{end}, {position}), which the source lost",
             state.copy.parts[0].target,
             lost=(end, position),
         )

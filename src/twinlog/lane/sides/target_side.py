@@ -333,8 +333,8 @@ class TargetSide:
             # the log is damaged, or the topic was re-created: the next start checks the topic ID
             # and the log
             copy.trouble = PartitionError(
-                f"{copy.target}: a batch was appended at an unexpected offset, and this broker "
-                "identifies topics by name only: the topic may have been deleted and created "
+                f"{copy.target}: a batch was appended at an unexpected offset. This broker "
+                "identifies topics by name only, so the topic may have been deleted and created "
                 "again; checking again",
                 code="TARGET_RECREATED",
                 fate=Fate.RETRIABLE,
@@ -357,7 +357,7 @@ class TargetSide:
         for copy in dict.fromkeys(copy for copy, _ in lost):
             copy.on_disconnected(
                 PartitionError(
-                    f"{copy.target}: {error.message}; checking what arrived",
+                    f"{copy.target}: {error.message}; checking which records arrived",
                     code="TARGET_DISCONNECTED",
                     fate=Fate.RETRIABLE,
                 ),

@@ -141,8 +141,8 @@ class ForeignRecordWatch:
             for copy in taken:
                 if copy.source in continues:
                     copy.trouble = copy.trouble or _taken_over_error(
-                        f"{copy.source}: the source continues at upstream offset "
-                        f"{ended[copy.source]}"
+                        f"{copy.source}: other clients have ended the copy, but the source has "
+                        f"new records from upstream offset {ended[copy.source]} on"
                     )
 
         def on_failed(error: TwinlogError) -> None:

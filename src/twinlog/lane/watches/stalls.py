@@ -115,7 +115,8 @@ class NoLeaderWatch:
         before = self._clock.monotonic() - after_s
         since = side.leaderless.get(tp)
         if since is not None:
-            return _no_leader_error(tp, name, "no broker leads it") if since <= before else None
+            what = "the partition has no leader"
+            return _no_leader_error(tp, name, what) if since <= before else None
         leader = side.leaders.get(tp)
         if leader is None or leader.node not in side.unreached:
             return None
@@ -123,7 +124,8 @@ class NoLeaderWatch:
         # if no broker of the cluster can be reached, the cluster is the problem, not this partition
         if not side.connections or side.unreached.get(leader.node, before + 1) > before:
             return None
-        return _no_leader_error(tp, name, f"its leader, broker {leader.node}, cannot be reached")
+        what = f"the partition's leader, broker {leader.node}, cannot be reached"
+        return _no_leader_error(tp, name, what)
 
 
 def _targets(take: TakePartition) -> list[TopicPartition]:
@@ -132,8 +134,8 @@ def _targets(take: TakePartition) -> list[TopicPartition]:
 
 def _no_leader_error(tp: TopicPartition, side: str, what: str) -> PartitionError:
     return PartitionError(
-        f"{tp}: on the {side} {what}: check the brokers that have its replicas "
-        "(kafka-topics.sh --describe --unavailable-partitions); it resumes by itself",
+        f"{tp}: on the {side}, {what}: check the brokers that have its replicas "
+        "(kafka-topics.sh --describe --unavailable-partitions); the copy resumes by itself",
         code="NO_LEADER",
         fate=Fate.RETRIABLE,
     )

@@ -239,4 +239,4 @@ def failed_records(batches: memoryview, failures: Iterable[RangeFailure]) -> Ite
                 yield record
                 at = next(wanted, None)
     if at is not None:
-        raise CorruptData(f"an answer fails for offset {at}, but its range has no such record")
+        raise CorruptData(f"the answer has a failure at offset {at}, which none of its records has")

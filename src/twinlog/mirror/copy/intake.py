@@ -280,8 +280,8 @@ class Intake:
                 return None
             # a broker always sends the first batch whole, whatever its size
             raise CorruptData(
-                f"batch at offset {self.position}: its header has a greater length than the "
-                f"{len(records)} bytes that the source returned"
+                f"the source returned only {len(records)} bytes of the batch at offset "
+                f"{self.position}, less than the length in the batch's header"
             )
         next_at = start + header.length
         batch = records[start:next_at]
@@ -539,7 +539,7 @@ class Intake:
             )
             self.ordinal += len(part)
         if done != len(rows):
-            raise CorruptData(f"{len(rows)} records were encoded as {done}")
+            raise CorruptData(f"only {done} of {len(rows)} records were encoded")
 
     def _runs(self, rows: Rows) -> tuple[tuple[Run, ...], int | None]:
         """Return (runs, index). `runs`: the runs of the offset map that begin in these records.

@@ -94,7 +94,7 @@ class Stretch:
         a failure if the stretch is too large, and an answer without records if it has no batches.
         """
         if self.size > MOST_BYTES:
-            text = f"its batch has {self.size} bytes, and transforms get at most {MOST_BYTES}"
+            text = f"its batch has {self.size} bytes, but transforms accept at most {MOST_BYTES}"
             self.answer = _without_records(self.first, RangeFailure(offset=self.first, text=text))
         elif not self.batches:
             self.answer = _without_records(self.end)
@@ -288,7 +288,7 @@ def checked(stretch: Stretch, answer: RangeAnswer) -> tuple[array[int], list[Row
     offsets = _offsets(stretch, answer)
     decoded = [_decoded(raw) for raw in answer.batches]
     if (count := sum(map(len, decoded))) != len(offsets):
-        raise CorruptData(f"the transforms returned {len(offsets)} offsets, but {count} records")
+        raise CorruptData(f"the answer has {len(offsets)} offsets, but {count} records")
     failed = [failure.offset for failure in answer.quarantined]
     if failed and not (
         all(map(operator.lt, failed, failed[1:]))
@@ -296,7 +296,7 @@ def checked(stretch: Stretch, answer: RangeAnswer) -> tuple[array[int], list[Row
         and failed[-1] < answer.end
         and set(failed).isdisjoint(offsets)
     ):
-        raise CorruptData("the transforms reported failed records outside of their range, or twice")
+        raise CorruptData("a failed record of the answer is outside of its range, or listed twice")
     return offsets, decoded
 
 
@@ -308,19 +308,20 @@ def _offsets(stretch: Stretch, answer: RangeAnswer) -> array[int]:
     try:
         offsets.frombytes(answer.offsets)
     except ValueError:
-        raise CorruptData("the offsets of an answer are no whole numbers") from None
+        raise CorruptData("the offsets of the answer are not a multiple of 8 bytes") from None
     end = stretch.end if answer.failure is None else answer.failure.offset
     if answer.end != end or not stretch.first <= end <= stretch.end:
         raise CorruptData(
-            f"an answer ends at offset {answer.end}, its range is [{stretch.first}, {stretch.end})"
+            f"the answer ends at offset {answer.end}, expected {end} in the range "
+            f"[{stretch.first}, {stretch.end})"
         )
     if answer.failure is not None and end == stretch.end:
-        raise CorruptData(f"an answer fails at offset {end}, after its range")
+        raise CorruptData(f"the answer has a failure at offset {end}, after its range")
     is_rising = all(map(operator.lt, offsets, offsets[1:]))
     if offsets and not (is_rising and stretch.first <= offsets[0] and offsets[-1] < end):
         raise CorruptData(
-            f"the offsets of an answer, {offsets[0]} to {offsets[-1]}, do not rise within its "
-            f"range [{stretch.first}, {end})"
+            f"the offsets of the answer, {offsets[0]} to {offsets[-1]}, do not rise, or are not "
+            f"all in its range [{stretch.first}, {end})"
         )
     return offsets
 
@@ -333,13 +334,13 @@ def _decoded(raw: bytes) -> Rows:
     header = read_header(view)
     is_whole = header.magic == MAGIC_V2 and header.length == len(raw)
     if not is_whole or not header.count or header.base_offset:
-        raise CorruptData("the transforms returned bytes that are not whole batches of magic 2")
+        raise CorruptData("the answer has bytes that are not a whole batch of magic 2")
     if header.is_control or header.is_log_append_time or not header.is_dense:
-        raise CorruptData("the transforms returned a control batch, LogAppendTime, or gaps")
+        raise CorruptData("the answer has a control batch, or a batch with LogAppendTime or gaps")
     verify_crc(view, 0, header)
     rows = decode_rows(view)
     if rows.measure()[2] != header.max_timestamp:
-        raise CorruptData("the greatest timestamp of a batch is not the one in its header")
+        raise CorruptData("a batch has another maximum timestamp than its header")
     return rows
 
 
@@ -352,7 +353,7 @@ def _too_large_error(
     at = -1 if error.poison is None else offsets[error.poison[0]]
     too_large = PartitionError(
         f"upstream record {at}, as transformed, is larger than the {limit_bytes} bytes that the "
-        "target topic accepts: raise its max.message.bytes",
+        "target topic accepts: raise max.message.bytes of the target topic",
         code=error.code,
     )
     too_large.poison = at, at + 1

@@ -44,9 +44,12 @@ REFUSALS: Final = {
     ),
     INVALID_TIMESTAMP: (
         "RECORD_REFUSED",
-        "its timestamp is outside message.timestamp.before/after.max.ms of the target topic",
+        "a timestamp is outside message.timestamp.before/after.max.ms of the target topic",
     ),
-    UNSUPPORTED_COMPRESSION_TYPE: ("RECORD_REFUSED", "the target does not support its codec"),
+    UNSUPPORTED_COMPRESSION_TYPE: (
+        "RECORD_REFUSED",
+        "the target does not support the batch's compression codec",
+    ),
     INVALID_RECORD: ("RECORD_REFUSED", "a compacted target topic rejects records without a key"),
 }
 RETRIABLE_ERRORS: Final = (
@@ -76,8 +79,8 @@ def refusal(
     error, detail = answer.error, f" ({answer.message})" if answer.message else ""
     if error in SEQUENCE_ERRORS:
         return PartitionError(
-            f"{what}: the target refused the sequence of ordinal {batch.ordinal}: another writer "
-            f"was first, or a response was lost{detail}; reading the log again",
+            f"{what}: the target refused the sequence of ordinal {batch.ordinal}{detail}, because "
+            "another writer was first or a response was lost; reading the log again",
             code="SEQUENCE_REFUSED",
             fate=Fate.RETRIABLE,
         )
@@ -86,8 +89,8 @@ def refusal(
         advice = advice.format(topic=target.topic)
         offsets = poison(batch, error, answer.record)
         if offsets is not None and offsets[0] != batch.upstream:
-            what = f"{what}, record {offsets[0]} of it"
-        refused = PartitionError(f"{what}: refused by the target{detail}: {advice}", code=code)
+            what = f"{what} (its record {offsets[0]})"
+        refused = PartitionError(f"{what} was refused by the target{detail}: {advice}", code=code)
         refused.poison = offsets
         return refused
     if error in UNDER_MIN_ISR:
@@ -106,7 +109,8 @@ def refusal(
 def unchecked_log_error(target: TopicPartition) -> PartitionError:
     """Return the error of a copy whose target log must be checked before old records are sent."""
     text = (
-        f"{target}: old records come next, and late requests of a lost lane may still append some"
+        f"{target}: the next records are so old that the target may forget the flow's producer ID "
+        "after them, and late requests of a lost lane may still append records"
     )
     return PartitionError(f"{text}; reading the log", code="HELD_BACK", fate=Fate.RETRIABLE)
 
@@ -114,8 +118,8 @@ def unchecked_log_error(target: TopicPartition) -> PartitionError:
 def other_writer_error(target: TopicPartition, batch: OutBatch) -> PartitionError:
     """Return the error for a batch that another lane had written before this lane sent it."""
     return PartitionError(
-        f"{target} at ordinal {batch.ordinal}: the target already had this batch, though "
-        "this lane did not send it: another lane of the flow also writes; reading the log again",
+        f"{target} at ordinal {batch.ordinal}: the target already had this batch, although this "
+        "lane did not send it, so another lane of the flow also writes; reading the log again",
         code="OTHER_WRITER",
         fate=Fate.RETRIABLE,
     )
@@ -133,9 +137,9 @@ def gap_error(
     `begin` and was appended below it. `runs`: the map's runs, which show the upstream offsets.
     """
     what = (
-        f"{target} at ordinal {batch.ordinal}: {missing} records are missing before the batch just "
-        f"appended: target offsets {Span(begin - missing, begin)} hold later records; upstream "
-        f"records {upstream_range(runs, batch.ordinal - missing, missing)} of {source} "
+        f"{target} at ordinal {batch.ordinal}: {missing} records are missing before the batch that "
+        f"was appended last. Target offsets {Span(begin - missing, begin)} hold later records, and "
+        f"upstream records {upstream_range(runs, batch.ordinal - missing, missing)} of {source} "
         "are not on the target"
     )
     return LogFinding(code="GAP_WRITTEN", what=what, source=source, target=target).error()
@@ -149,8 +153,8 @@ def foreign_error(
     """
     span = Span(begin, begin + count)
     what = (
-        f"{target} at ordinal {batch.ordinal}: {count} records that this flow did not write lie at "
-        f"target offsets {span}"
+        f"{target} at ordinal {batch.ordinal}: target offsets {span} hold {count} records that "
+        "this flow did not write"
     )
     return LogFinding(code="EXTRA_RECORDS", what=what, target=target, span=span).error()
 
@@ -177,7 +181,9 @@ def poison(batch: OutBatch, error: int, record: int) -> tuple[int, int] | None:
 def unreadable_error(error: TwinlogError, tp: TopicPartition, position: int) -> TwinlogError:
     """Return the error for a source that cannot be read from a position on."""
     failure = PartitionError(
-        f"{tp}: from upstream offset {position}: {error.message}", code=error.code, fate=error.fate
+        f"{tp}: at or after upstream offset {position}: {error.message}",
+        code=error.code,
+        fate=error.fate,
     )
     failure.poison = error.poison
     return failure

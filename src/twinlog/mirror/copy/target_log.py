@@ -181,7 +181,7 @@ class TargetLeader:
         known = max(self.epoch, requested_epoch)
         if 0 <= known < epoch:
             self.needs_check = True
-            self._what = f"it has a new leader (epoch {epoch})"
+            self._what = f"the partition has a new leader (epoch {epoch})"
         self.epoch = max(known, epoch)
 
     def may_have_restarted(self) -> None:
@@ -190,14 +190,14 @@ class TargetLeader:
         """
         if not self.needs_check:
             self.needs_check = True
-            self._what = "its leader may have restarted since its log was checked"
+            self._what = "the leader may have restarted since the log was checked"
 
     def trouble(self, target: TopicPartition) -> PartitionError:
         """Return the error that stops the copy, so that the next start checks the target
         partition's log.
         """
         return PartitionError(
-            f"{target}: {self._what}; checking its log",
+            f"{target}: {self._what}; checking the log",
             code="TARGET_LEADER_CHANGED",
             fate=Fate.RETRIABLE,
         )

@@ -249,7 +249,8 @@ class TransformedCopy(LastRecordsCopy):
     def _is_quarantined(self, stretch: Stretch, answer: RangeAnswer, now_ms: int) -> bool:
         if self.dead_letters is None:
             raise CorruptData(
-                "an answer has records for a dead-letter topic, but on-error is not quarantine"
+                "the answer has records for the dead-letter topic, but "
+                "twinlog.transforms.on-error is not quarantine"
             )
         return self.dead_letters.are_on_target(stretch, answer, self.acked_upstream, now_ms)
 

@@ -76,7 +76,9 @@ def copy_border(
     if log[0] > first.downstream:
         header = batch_from(low, foreign)
         if header is None or header.producer_id not in partition_map.producers:
-            raise BorderUnknown(f"retention has deleted the border: the log begins at {log[0]}")
+            raise BorderUnknown(
+                f"retention has deleted the last records of the copy: the log begins at {log[0]}"
+            )
     while low < foreign:
         middle = (low + foreign) // 2
         header = batch_from(middle, foreign)
@@ -91,7 +93,7 @@ def copy_border(
     after = batch_from(low, log[1])
     hole = log[1] if after is None else after.base_offset
     if hole > low:
-        raise BorderUnknown(f"the cleaner has deleted the batches of [{low}, {hole})")
+        raise BorderUnknown(f"the log cleaner has deleted the batches at offsets [{low}, {hole})")
     return low
 
 

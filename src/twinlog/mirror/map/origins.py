@@ -148,9 +148,9 @@ class Origins:
         origin = self.known[number]
         if origin.has_earlier_runs:
             raise PartitionError(
-                f"target offset {begin} has a record of {origin.source}, for which the offset map "
-                "had another position when the read was planned, as in the first seconds of a "
-                "copy: read again",
+                f"the offset map, as it was read for this query, does not have the position of the "
+                f"record at target offset {begin}, a copy from {origin.source}. This may happen "
+                "in the first seconds of a copy: read again",
                 code="MAP_UNREADABLE",
                 fate=Fate.RETRIABLE,
             )

@@ -147,8 +147,8 @@ class TargetWindow:
     def _fill(self, end: int) -> None:
         if end - self._first > MAX_HELD:
             raise PartitionError(
-                f"compaction left a hole of more than {MAX_HELD} offsets: it is undecided "
-                "which records were in it",
+                f"compaction left a hole of more than {MAX_HELD} offsets, so it is unknown which "
+                "records were in the hole",
                 code="REBUILD_AMBIGUOUS",
             )
         while self._first + len(self._present) < end:
@@ -335,7 +335,8 @@ class Follower:
                     self._met.discard((range_at.upstream, range_at.ordinal))
         if len(following) > MAX_CANDIDATES:
             raise PartitionError(
-                f"more than {MAX_CANDIDATES} positions match before source offset {slot.offset}",
+                f"the source records before offset {slot.offset} match more than {MAX_CANDIDATES} "
+                "positions of the copy",
                 code="REBUILD_AMBIGUOUS",
             )
         return list(following.values())

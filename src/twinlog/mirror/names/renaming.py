@@ -64,16 +64,16 @@ def unkept_names(flow: FlowConfig, topics: Iterable[str]) -> list[str]:
     policy = policy_of(flow)
     alias, remote = flow.source_alias, policy.format_remote_topic
     odd = [
-        f"{name} is {remote(alias, name)}"
+        f"{name} becomes {remote(alias, name)}"
         for name in sorted(topics)
         if name != HEARTBEATS_TOPIC and _unrouted(policy, alias, name) != policy.renamed(name)
     ]
     if not odd:
         return []
     return [
-        f"{flow.flow}: topics do not keep their names on {flow.flow.target} if these end in "
-        f"{HEARTBEATS_TOPIC}, as with MirrorMaker 2: {', '.join(odd)}; "
-        "clients there need the new names"
+        f"{flow.flow}: as with MirrorMaker 2, topics whose names end in {HEARTBEATS_TOPIC} do not "
+        f"keep their names on {flow.flow.target}: {', '.join(odd)}; clients of "
+        f"{flow.flow.target} need the new names"
     ]
 
 
@@ -106,13 +106,13 @@ def _why_no_name(policy: DefaultReplicationPolicy, alias: str, topic: str) -> st
     if renamed == topic and not is_routed:
         return None
     if not is_topic_name(renamed):
-        return f'"{renamed}", which no topic can be called'
+        return f'the name "{renamed}", which is not a valid topic name'
     if len(remote) > LONGEST_NAME:
-        return f"a name of {len(remote)} characters, and Kafka takes {LONGEST_NAME}"
+        return f"a name of {len(remote)} characters, but Kafka allows at most {LONGEST_NAME}"
     if policy.is_heartbeats_topic(renamed) or policy.is_heartbeats_topic(remote):
-        return f"{renamed}, which would pass for heartbeats"
+        return f"the name {renamed}, which is that of a heartbeats topic"
     if any(policy.is_internal_topic(name) or is_own_topic(name) for name in (renamed, remote)):
-        return f"{renamed}, which is the name of an internal topic"
+        return f"the name {renamed}, which is that of an internal topic"
     return None
 
 
@@ -135,8 +135,8 @@ def _rules(flow: FlowConfig, topics: Iterable[str]) -> str:
 
 def _invalid_error(flow: FlowConfig, topic: str, why: str) -> PartitionError:
     return PartitionError(
-        f"topic {topic} of {flow.flow.source} gets {why} ({_rules(flow, [topic])}): nothing of it "
-        "is copied; correct the rule, or put one for this topic in front of it",
+        f"topic {topic} of {flow.flow.source} is not copied, because it would get {why} "
+        f"({_rules(flow, [topic])}); correct the rule, or write a rule for this topic before it",
         flow=flow.flow,
         code=RENAME_INVALID,
     )
@@ -144,10 +144,9 @@ def _invalid_error(flow: FlowConfig, topic: str, why: str) -> PartitionError:
 
 def _clash_error(flow: FlowConfig, remote: str, names: list[str]) -> PartitionError:
     return PartitionError(
-        f"topics {first_few(names)} of {flow.flow.source} would all be {remote} on "
-        f"{flow.flow.target} ({_rules(flow, names)}): nothing of them is copied, since "
-        "one topic cannot hold both; give one of them another name, or leave it out with "
-        f"{flow.flow}.topics.exclude",
+        f"topics {first_few(names)} of {flow.flow.source} are not copied, because all of them "
+        f"would get the name {remote} on {flow.flow.target} ({_rules(flow, names)}); give all but "
+        f"one another name, or exclude all but one with {flow.flow}.topics.exclude",
         flow=flow.flow,
         code=RENAME_CLASH,
         fate=Fate.RETRIABLE,

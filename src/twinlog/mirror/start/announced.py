@@ -52,9 +52,9 @@ def announced_upstream(request: StartRequest, tail: TargetTail, k: int, ordinal:
         raise not_disproved_error(request.lost, source=request.source)
     upstream = next_upstream(request.runs, ordinal)
     if upstream is None:
-        raise _diverged_error(request, f"the offset map does not name ordinal {ordinal - 1}")
+        raise _diverged_error(request, f"the offset map has no row for ordinal {ordinal - 1}")
     if _differs(request.fingerprints, tail, k, ordinal - 1):
-        raise _diverged_error(request, f"ordinal {ordinal - 1} is another record than announced")
+        raise _diverged_error(request, f"ordinal {ordinal - 1} is not the record in the offset map")
     return upstream
 
 
@@ -82,7 +82,7 @@ def _differs(fingerprints: Mapping[int, int], tail: TargetTail, k: int, ordinal:
 
 def _diverged_error(request: StartRequest, why: str) -> PartitionError:
     what = (
-        f"cannot tell which record of {request.source} the last transformed record is: {why}; "
-        "the map lost its newest rows, or another lane wrote"
+        f"it is unknown from which record of {request.source} the last transformed record was "
+        f"made, because {why}. Either the offset map lost its newest rows, or another lane wrote"
     )
     return target_error(request.target, what, code="DIVERGED", source=request.source)

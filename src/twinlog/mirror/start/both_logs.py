@@ -177,8 +177,8 @@ class BothLogs:
             for header, _ in read_headers(raw)
         ):
             raise PartitionError(
-                f"{self.request.target}: a lane of this flow that was considered dead wrote to it "
-                f"during the check (its log ended at {end}); checking again",
+                f"{self.request.target}: a lane of this flow that was considered dead wrote to the "
+                f"partition during the check, at or after offset {end}; checking again",
                 code="OTHER_WRITER",
                 fate=Fate.RETRIABLE,
             )

@@ -232,8 +232,8 @@ class Moment(NamedTuple):
         """
         if tp in self.moving:
             raise PartitionError(
-                f"{tp}: a lane of this flow that was considered dead still writes to it; checking "
-                "again",
+                f"{tp}: a lane of this flow that was considered dead still writes to the "
+                "partition; checking again",
                 code="OTHER_WRITER",
                 fate=Fate.RETRIABLE,
             )
@@ -310,7 +310,8 @@ def check_ids(
         topic_id = known.get(tp.topic)
         if topic_id is None:
             raise PartitionError(
-                f"{tp}: the topic does not exist on the {side} any more, or may not be described",
+                f"{tp}: the topic no longer exists on the {side}, or Twinlog's user may not "
+                "DESCRIBE it",
                 code="TOPIC_MISSING",
             )
         if NO_TOPIC_ID not in (expected, topic_id) and expected != topic_id:

@@ -151,9 +151,9 @@ def not_disproved_error(lost: tuple[int, int], *, source: TopicPartition) -> Par
     """
     first, following = lost
     error = PartitionError(
-        f"{source}: the source's log was cut at {first} and rewritten: upstream records "
-        f"[{first}, {following}) were copied, and it can no longer be seen whether the source has "
-        "others there now; the target still holds the copied ones",
+        f"{source}: the source's log was truncated at offset {first} and rewritten. Upstream "
+        f"records [{first}, {following}) were copied before, and the target still holds the "
+        "copies. Whether the source now has other records at these offsets is unknown",
         code="SOURCE_DIVERGED",
     )
     error.lost = lost

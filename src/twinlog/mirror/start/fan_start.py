@@ -88,8 +88,8 @@ def _beginning_together(requests: Sequence[StartRequest]) -> Sequence[StartReque
     begins = [first.upstream for first in firsts if not is_record(first)]
     if not begins:
         raise CorruptData(
-            f"{requests[0].source}: the offset map has rows for only some of its target "
-            "partitions, and they do not show where the other ones began",
+            f"{requests[0].source}: the offset map has rows for only some of the target "
+            "partitions, and these rows do not show where the other target partitions began",
             code="STATE_CORRUPT",
         )
     return [
@@ -136,8 +136,8 @@ class BranchSearch(StartSearch):
             if len(equal) == 1:
                 return equal[0] + 1
         raise self._log_error(
-            f"cannot tell which record of {self.request.source} this flow's last one is, at "
-            f"offset {offset}: the offset map has no row for it, and no single source record "
-            "matches",
+            f"it is unknown which record of {self.request.source} this flow's last record (at "
+            f"offset {offset}) is, because the offset map has no row for it, and not exactly one "
+            "source record is equal",
             code="DIVERGED",
         )

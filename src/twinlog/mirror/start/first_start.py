@@ -56,18 +56,18 @@ def begin_of(request: StartRequest, log_end: int) -> int:
         return request.siblings_at
     if request.began_at > log_end:
         raise PartitionError(
-            f"{request.source}: a former copy of this topic began at offset {request.began_at}, "
-            f"but the log ends at {log_end}: the source has lost records; check it before "
-            "anything is copied",
+            f"{request.source}: an earlier copy of this topic began at offset {request.began_at}, "
+            f"but the source's log now ends at {log_end}, so the source has lost records. Nothing "
+            "is copied. Check the source's brokers",
             code="START_BEYOND_END",
         )
     if request.began_at >= 0:
         return request.began_at
     if request.group_at > log_end:
         raise PartitionError(
-            f"{request.source}: the source's consumer group is at offset {request.group_at}, "
-            f"but the log ends at {log_end}: the source lost its end, or the topic is another one "
-            "than the one the group read; correct the group's offset with kafka-consumer-groups.sh",
+            f"{request.source}: the group's committed offset is {request.group_at}, but the "
+            f"source's log ends at {log_end}. The source has lost records, or the topic was "
+            "re-created. Correct the group's offset with kafka-consumer-groups.sh",
             code="START_BEYOND_END",
         )
     if request.group_at >= 0:
@@ -85,28 +85,28 @@ def _map_missing_error(logs: BothLogs, *, is_alone: bool) -> PartitionError:
     source, target = logs.request.source, logs.request.target
     holds = findings.Span(logs.target_ends.log_start, logs.target_ends.log_end)
     what = (
-        f"{target}: the offset map no longer has a row of this partition: its topic was deleted, "
-        "lost its end, or was not compacted for a while"
+        f"{target}: the offset map no longer has a row of this partition. The map topic was "
+        "deleted, lost its end, or had another cleanup.policy than compact"
     )
     if is_alone and holds.is_empty:
         what = (
             f"{what}. This flow wrote records up to offset {holds.next}, which the target has "
             f"since deleted, so where to resume in {source} is unknown. Other partitions of its "
-            "topic may hold the only copy of records. Set where to begin with twinlog.start"
+            "topic may hold the only copy of records. Use twinlog.start to set where to begin"
         )
         return findings.LogFinding(code="MAP_MISSING", what=what, target=target).error()
     if is_alone:
         text = (
             f"{what}. The target holds {holds}, and where to resume in {source} is unknown. Run "
-            "twinlog offsets rebuild: it rebuilds the rows, or reports why it cannot"
+            "twinlog offsets rebuild, which rebuilds the rows or reports why it cannot"
         )
     else:
         text = (
-            f"{what}. The target holds {holds}, and where to resume in {source} is unknown; "
-            "nothing is copied a second time. Run twinlog offsets rebuild: it rebuilds the rows "
-            "unless other clients wrote after this flow's records, or reports why it cannot. If it "
-            "cannot, restore the rows of the map's topic, or leave the topic out of the flow with "
-            "topics.exclude and let its clients change over"
+            f"{what}. The target holds {holds}, and where to resume in {source} is unknown, so "
+            "nothing is copied. Run twinlog offsets rebuild. It cannot rebuild the rows if other "
+            "clients wrote after this flow's records; it then reports the reason. In this case "
+            "restore the records of the map topic, or exclude the topic with topics.exclude and "
+            "move its clients to the target"
         )
     return PartitionError(text, code="MAP_MISSING")
 
@@ -136,15 +136,16 @@ def _written_by_name_error(logs: BothLogs) -> PartitionError:
     """
     target = logs.request.target
     holds = findings.Span(logs.target_ends.log_start, logs.target_ends.log_end)
-    detail = "it is unknown whether the source still has them"
+    detail = "It is unknown whether the source still has these records"
     records = logs.target_tail().records
     for at, (record, _) in logs.around(logs.source_ends.high_watermark).records.items():
         if records and same_record(record, records[-1], compare_timestamp=False):
-            detail = f"the last of them is upstream record {at}, which the source still has"
+            detail = f"The last of them is upstream record {at}, which the source still has"
     what = (
-        f"{target}: the target topic was deleted and created again while a batch for it was on its "
-        f"way, and this broker identifies topics by name only: records {holds} of the new topic "
-        f"are this flow's, and those before them are missing; {detail}"
+        f"{target}: the target topic was deleted and created again while a batch was in flight. "
+        "This broker identifies topics by name only, so the batch was appended to the new topic: "
+        f"records {holds} of the new topic are this flow's, and all records before them are "
+        f"missing. {detail}"
     )
     finding = findings.LogFinding(code="TARGET_RECREATED", what=what, target=target, span=holds)
     return finding.error()
@@ -165,7 +166,7 @@ def check_former(
     """
     for tp in _former(request):
         missing = (
-            "its leader does not report whether it holds records of the former topic "
+            "the leader does not report whether the partition holds records of the earlier topic "
             f"{request.source.topic}"
         )
         ends_of_copy = answer_of(ends, tp, view, missing)

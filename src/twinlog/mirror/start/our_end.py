@@ -122,8 +122,8 @@ def find_end(
         lost = f"{walk.mark.ordinal - expected} records that were acknowledged"
         raise truncated_error(request, lost, target_ends)
     if expected < walk.ordinal:
-        what = f"the broker remembers this flow up to ordinal {expected}, the log holds"
-        raise target_error(request.target, f"{what} {walk.ordinal}", code="EXTRA_RECORDS")
+        what = f"the log has {walk.ordinal} records of this flow, but the leader remembers only"
+        raise target_error(request.target, f"{what} {expected}", code="EXTRA_RECORDS")
     return walk.end(expected)
 
 
@@ -303,9 +303,9 @@ def _check_forgotten(walk: _Walk, is_copy: Callable[[int, int], bool | None]) ->
         return
     if walk.begin > mark.downstream and not mark.is_final and _may_be_further(request, mark):
         what = (
-            f"the target deleted what was written after offset {mark.downstream}, and does not "
-            f"remember how much of it was this flow's; it holds [{target_ends.log_start}, "
-            f"{target_ends.log_end})"
+            f"the target deleted records from offset {mark.downstream} on, and does not remember "
+            f"how many of these records were this flow's. It now holds offsets "
+            f"[{target_ends.log_start}, {target_ends.log_end})"
         )
         raise target_error(request.target, what, code="TARGET_TRUNCATED")
     last = walk.last
@@ -325,7 +325,7 @@ def _check_forgotten(walk: _Walk, is_copy: Callable[[int, int], bool | None]) ->
         return
     is_equal = is_copy(run.upstream_of(mark.ordinal - 1), last)
     if is_equal is False or (is_equal is None and not request.may_lose_batches):
-        lost = f"this flow's records up to ordinal {mark.ordinal - 1}, at offset {last},"
+        lost = f"this flow's records up to ordinal {mark.ordinal - 1} (offset {last})"
         raise truncated_error(request, lost, target_ends)
 
 

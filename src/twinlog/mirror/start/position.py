@@ -174,15 +174,15 @@ class StartSearch:
         self.logs = replace(self.logs, target_ends=replace(self.target_ends, log_start=low))
         if ordinal < 0 or run_at(runs, ordinal) is None:
             raise self._log_error(
-                f"the target's log ends at {end}, before the first record of this copy "
-                f"({runs[0].downstream}): the target lost its log",
+                f"the target's log ends at {end}, but this copy began at target offset "
+                f"{runs[0].downstream}, so the target has lost all records of the copy",
                 code="TARGET_TRUNCATED",
             )
         self._check_regress(ordinal)
         if ordinal <= runs_from:
             raise PartitionError(
-                f"{self.request.target}: the log ends at {end}, but this start was given the rows "
-                f"of the offset map only from target offset {k + runs_from} on; retrying; if this "
+                f"{self.request.target}: the log ends at {end}, but this start has only the rows "
+                f"of the offset map from target offset {k + runs_from} on; retrying. If this "
                 "persists, run twinlog offsets rebuild",
                 fate=Fate.RETRIABLE,
             )
@@ -279,9 +279,9 @@ class StartSearch:
         if ordinal < acked and epoch == self.target_ends.leader_epoch:
             lost_range = upstream_range(self.request.complete_runs, ordinal, acked - ordinal)
             raise self._log_error(
-                f"{acked - ordinal} records that were acknowledged are gone from the end of the "
-                "target's log though its leader did not change: upstream records "
-                f"{lost_range} of {self.request.source}",
+                f"{acked - ordinal} acknowledged records are gone from the end of the target's "
+                f"log, although its leader did not change. They are upstream records {lost_range} "
+                f"of {self.request.source}",
                 code="POSITION_REGRESSED",
             )
 
@@ -290,7 +290,7 @@ class StartSearch:
             return
         off = sequences_ahead(self.producer.last_sequence, sequence_of(ordinal - 1))
         if off:
-            raise self._k_error(ordinal, k, off, "the broker's producer state")
+            raise self._k_error(ordinal, k, off, "the leader's producer state")
 
     def _check_last_batch(self, tail: TargetTail, ordinal: int, k: int) -> None:
         last = tail.last_header
@@ -299,7 +299,7 @@ class StartSearch:
         if last.producer_id in self.request.our_producers and not last.is_control:
             should = sequence_of(last.base_offset - k)
             if off := sequences_ahead(last.base_sequence, should):
-                raise self._k_error(ordinal, k, off, "the last batch")
+                raise self._k_error(ordinal, k, off, "the sequence of the last batch")
         elif last.producer_id not in self.rules.known_producers:
             raise self._log_error(
                 f"the batch at offset {last.base_offset} was not written by this flow: another "
@@ -316,20 +316,23 @@ class StartSearch:
             k=k,
             producers=self.request.our_producers,
         )
-        detail = f"{witness} is at ordinal {ordinal - 1 + off}, but the log has {ordinal} records"
+        detail = (
+            f"according to {witness}, this flow wrote {ordinal + off} records, but the log has "
+            f"{ordinal}"
+        )
         if off > 0:
             where = f"somewhere below offset {end}"
             if broken_at is not None and broken_at.distance > 0:
                 runs, first = self.request.complete_runs, broken_at.offset - k
                 lost = upstream_range(runs, first, broken_at.distance)
                 where = (
-                    f"before offset {broken_at.offset}: upstream records {lost} of "
+                    f"before offset {broken_at.offset}, so upstream records {lost} of "
                     f"{self.request.source} are not on the target"
                 )
             what = f"{off} records are missing {where} ({detail})"
             return self._log_error(what, code="GAP_WRITTEN", source=self.request.source)
         where = f"below offset {end}" if broken_at is None else f"from offset {broken_at.offset} on"
-        what = f"{-off} records {where} were not written by this flow, or twice ({detail})"
+        what = f"{-off} records {where} were written by another client, or twice ({detail})"
         return self._log_error(what, code="EXTRA_RECORDS")
 
     # -- a topic to which other clients may write
@@ -369,7 +372,7 @@ class StartSearch:
         runs = self.request.runs
         if run_at(runs, own_end.ordinal) is None:
             raise CorruptData(
-                f"{self.request.target}: the offset map does not reach ordinal {own_end.ordinal}",
+                f"{self.request.target}: the offset map has no row for ordinal {own_end.ordinal}",
                 code="STATE_CORRUPT",
             )
         upstream = next_upstream(runs, own_end.ordinal, self.source_ends.log_start)
@@ -423,8 +426,8 @@ class StartSearch:
         ):
             raise PartitionError(
                 f"{self.request.target}: other clients wrote from offset {foreign} on, so the "
-                f"copy has ended; upstream records [{upstream}, {end}) of {self.request.source} "
-                "came later and are not copied",
+                f"copy has ended. Later upstream records [{upstream}, {end}) of "
+                f"{self.request.source} are not copied",
                 code="TAKEN_OVER",
             )
 
@@ -449,9 +452,9 @@ class StartSearch:
         if same_record(source_record[0], target_record[0], compare_timestamp=target_record[1]):
             return EqualRecord(own_end.ordinal - 1, upstream, source_record[1])
         raise self._log_error(
-            f"the record at offset {offset}, this flow's last one, is not upstream record "
-            f"{upstream} of {self.request.source}, as the offset map requires: the source's log "
-            "was rewritten, or the target's",
+            f"according to the offset map, this flow's last record (at offset {offset}) is "
+            f"upstream record {upstream} of {self.request.source}, but these records differ. The "
+            "log of the source or of the target was rewritten",
             code="DIVERGED",
         )
 
@@ -488,7 +491,7 @@ class StartSearch:
         if upstream > end:
             raise source_diverged_error(
                 f"{self.request.source}: the source's log ends at {end}, but "
-                f"records up to {upstream} were copied: the source lost [{end}, "
+                f"records up to {upstream} were copied. The source lost [{end}, "
                 f"{upstream}), which the target still has",
                 self.request.target,
                 findings.lost_at(self.request.complete_runs, end, self.target_ends),

@@ -47,7 +47,7 @@ from twinlog.wire.records import Record, decode_table, encoded_content
 NOT_IN_MAP: Final = "the offset map has no position for them"
 ELSEWHERE: Final = "the offset map has another position"
 BY_OTHERS: Final = "not written by this flow"
-NO_SUCH_SOURCE: Final = "the source has no such record there"
+NO_SUCH_SOURCE: Final = "the source has no such record at this position"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
