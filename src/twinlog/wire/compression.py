@@ -95,7 +95,7 @@ def repair_lz4_header(data: bytes | memoryview) -> bytes:
     """Return an lz4 frame of magic 0 with the correct header checksum (KAFKA-3160)."""
     frame = bytearray(data)
     if len(frame) < len(_LZ4_HEADER) or not frame.startswith(_LZ4_MAGIC):
-        raise CorruptData("not an lz4 frame")
+        raise CorruptData("the data is not an lz4 frame")
     flags = frame[4]
     descriptor = 2 + (8 if flags & 0x08 else 0) + (4 if flags & 0x01 else 0)
     if len(frame) <= 4 + descriptor:
@@ -165,7 +165,8 @@ def _decompress_snappy(data: memoryview, limit_bytes: int) -> bytes | bytearray:
         (length,) = _BLOCK_LENGTH.unpack_from(data, position)
         position += _BLOCK_LENGTH.size
         if not 0 <= length <= len(data) - position:
-            raise CorruptData(f"a snappy block of {length} bytes has only {len(data) - position}")
+            left = len(data) - position
+            raise CorruptData(f"a snappy block has the length {length}, expected 0 to {left}")
         out += _snappy_block(
             data[position : position + length], limit_bytes - len(out), limit_bytes
         )

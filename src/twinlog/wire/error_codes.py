@@ -161,8 +161,8 @@ _ROWS: Final = (
     _row(
         44,
         "POLICY_VIOLATION",
-        advice="a policy class of the brokers does not allow it (create.topic.policy.class.name, "
-        "alter.config.policy.class.name)",
+        advice="a policy class of the brokers does not allow this request "
+        "(create.topic.policy.class.name, alter.config.policy.class.name)",
     ),
     _row(45, "OUT_OF_ORDER_SEQUENCE_NUMBER"),
     _row(46, "DUPLICATE_SEQUENCE_NUMBER"),
@@ -173,7 +173,7 @@ _ROWS: Final = (
         50,
         "INVALID_TRANSACTION_TIMEOUT",
         advice="the transaction timeout is above the brokers' transaction.max.timeout.ms: use a "
-        "shorter one, or raise that setting",
+        "shorter transaction timeout, or raise transaction.max.timeout.ms",
     ),
     _row(51, "CONCURRENT_TRANSACTIONS", retriable=True),
     _row(52, "TRANSACTION_COORDINATOR_FENCED"),
@@ -190,7 +190,7 @@ _ROWS: Final = (
         "KAFKA_STORAGE_ERROR",
         retriable=True,
         stale=True,
-        advice="a disk of the broker has failed: check its log",
+        advice="a disk of the broker has failed: check the broker's server log",
     ),
     _row(57, "LOG_DIR_NOT_FOUND"),
     _row(58, "SASL_AUTHENTICATION_FAILED", kind=AuthenticationFailed),
@@ -227,8 +227,8 @@ _ROWS: Final = (
         UNSTABLE_OFFSET_COMMIT,
         "UNSTABLE_OFFSET_COMMIT",
         retriable=True,
-        advice="a transaction that commits offsets of the group is still open: retry when it has "
-        "ended; kafka-transactions.sh find-hanging lists hanging ones",
+        advice="a transaction that commits offsets of the group is still open: retry after it has "
+        "ended; kafka-transactions.sh find-hanging lists hanging transactions",
     ),
     _row(
         THROTTLING_QUOTA_EXCEEDED,

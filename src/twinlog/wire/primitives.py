@@ -125,7 +125,8 @@ class Reader:
     def take(self, size: int) -> memoryview:
         if size < 0 or self.pos + size > len(self.view):
             raise CorruptData(
-                f"a response of {len(self.view)} bytes announces {size} bytes at byte {self.pos}"
+                f"a response of {len(self.view)} bytes has a field of {size} bytes at byte "
+                f"{self.pos}"
             )
         part = self.view[self.pos : self.pos + size]
         self.pos += size

@@ -380,7 +380,7 @@ class Scan:
         if header.last_offset > _LAST_OFFSET:
             raise CorruptData(
                 f"batch at offset {header.base_offset}: its last offset {header.last_offset} is "
-                f"higher than the highest possible one, {_LAST_OFFSET}"
+                f"higher than the highest possible offset, {_LAST_OFFSET}"
             )
         self._header = header
         # a batch that the log cleaner emptied has codec bits, but no payload to decompress
@@ -598,7 +598,7 @@ def _encode_alone(rows: Rows, codec: Codec, limit_bytes: int) -> EncodedBatch:
     batch = encode_rows(rows, codec=Codec.NONE)
     if len(batch.data) <= limit_bytes:
         return batch
-    compressed = "" if codec is Codec.NONE else f" (also with {codec.name.lower()})"
+    compressed = "" if codec is Codec.NONE else f" (also too large with {codec.name.lower()})"
     error = PartitionError(
         f"the record at offset {rows.offset(0)} makes a batch of {len(batch.data)} bytes"
         f"{compressed}, but the target topic accepts at most {limit_bytes}: "
@@ -673,7 +673,7 @@ def _read_sized(
         return None, start
     if start + length > len(message):
         raise CorruptData(
-            f"message at offset {header.base_offset}: a key or value ends outside its "
+            f"message at offset {header.base_offset}: a key or value ends outside the message's "
             f"{header.length} bytes"
         )
     return bytes(message[start : start + length]), start + length
@@ -711,6 +711,6 @@ def _absolute(wrapper: BatchHeader, records: list[Record]) -> list[Record]:
     if base_offset < 0:
         raise CorruptData(
             f"compressed message at offset {wrapper.base_offset} has {records[-1].offset} as its "
-            "last relative offset"
+            f"last relative offset, expected at most {wrapper.base_offset}"
         )
     return [record._replace(offset=base_offset + record.offset) for record in records]

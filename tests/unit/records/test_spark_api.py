@@ -62,7 +62,7 @@ def test_each_query_says_that_it_is_slow(
     source.warn_of_slow_kernels(ChosenKernels(tmp_path / "no library"))
     (line,) = caplog.messages
     assert "[KERNELS_MISSING]" in line
-    assert "install a wheel for this platform, or a C compiler" in line
+    assert "install a wheel for this platform, or install a C compiler" in line
 
 
 def session(context: object) -> Any:

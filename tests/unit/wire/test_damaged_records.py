@@ -98,14 +98,14 @@ def test_random_payloads_raise_only_corrupt_data(payload: bytes, count: int) -> 
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
-        (b"\x00\x00\x00\x01\x01\x01", "-1 headers"),
-        (b"\x00\x00\x00\x01\x01" + encode_varint(1000), "1000 headers"),
-        (b"\x00\x00\x00\x01\x01\x02\x01\x01", "a header key of -1 bytes"),
-        (b"\x00\x00\x00\x01\x01\x02" + encode_varint(50) + b"k", "a header key of 50 bytes"),
+        (b"\x00\x00\x00\x01\x01\x01", "the number of headers is -1"),
+        (b"\x00\x00\x00\x01\x01" + encode_varint(1000), "the number of headers is 1000"),
+        (b"\x00\x00\x00\x01\x01\x02\x01\x01", "a header key has -1 bytes"),
+        (b"\x00\x00\x00\x01\x01\x02" + encode_varint(50) + b"k", "a header key has 50 bytes"),
         (b"\x00\x00\x00\x01\x01\x02\x02k" + encode_varint(50) + b"v", "its fields end at byte"),
-        (b"\x00\x00\x00" + encode_varint(2**31 - 1) + b"k", "the data ends inside it"),
+        (b"\x00\x00\x00" + encode_varint(2**31 - 1) + b"k", "the data ends inside the record"),
         (b"\x00\x00\x00\x01\x01\x00\x00", "its fields end at byte"),
-        (b"\x00\x00\x00\x01\x01", "the data ends inside it"),
+        (b"\x00\x00\x00\x01\x01", "the data ends inside the record"),
         (b"\x00\x00" + b"\xff" * 9, "an integer at byte 3 is longer than 5 bytes"),
         (b"\x00" + b"\xff" * 12, "an integer at byte 2 is longer than 10 bytes"),
         (b"\x00\x00\x01\x01\x01\x00", "its offset delta is -1"),
@@ -119,7 +119,7 @@ def test_the_corrupt_record_is_named(body: bytes, reason: str) -> None:
 
 @pytest.mark.parametrize("length", [-1, -(2**31), 7, 2**31 - 1])
 def test_a_length_outside_the_batch_is_corrupt(length: int) -> None:
-    with pytest.raises(CorruptData, match="its length leads to byte"):
+    with pytest.raises(CorruptData, match=f"its length is {length}, expected 0 to "):
         decode_batch(with_payload(encode_varint(length) + b"\x00\x00\x00\x01\x01\x00"))
 
 

@@ -293,5 +293,5 @@ def test_the_twin_decodes_batches_and_names_corrupt_records() -> None:
     assert first_record(memoryview(batch)) == SAMPLE[0]
     plain = bytearray(encode_batch(SAMPLE, codec=Codec.NONE))
     plain[HEADER_BYTES] = 0x7F
-    with pytest.raises(CorruptData, match="record 0 of 5 is corrupt: its length leads to byte"):
+    with pytest.raises(CorruptData, match="record 0 of 5 is corrupt: its length is"):
         decode_batch(memoryview(plain))

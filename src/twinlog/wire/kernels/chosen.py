@@ -40,11 +40,12 @@ class ChosenKernels:
         """Return the warning about missing kernels. `what` is a subject and a verb, and "several
         times the CPU" completes the sentence.
         """
+        todo = "install a wheel for this platform, or install a C compiler and reinstall Twinlog"
+        if str(self.not_compiled_reason).startswith(VARIABLE):
+            todo = f"unset {VARIABLE}"
         return (
-            f"the compiled kernels are not used ({self.not_compiled_reason}): {what} "
-            "several times the CPU; "
-            f"install a wheel for this platform, or a C compiler and then Twinlog again; unset "
-            f"{VARIABLE} if it is set [{KERNELS_MISSING}]"
+            f"the compiled kernels are not used ({self.not_compiled_reason}), so {what} "
+            f"several times the CPU; {todo} [{KERNELS_MISSING}]"
         )
 
 

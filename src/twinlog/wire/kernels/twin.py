@@ -84,7 +84,7 @@ class Twin:
         try:
             _parse(data, state, limit, columns)
         except IndexError:
-            raise CorruptData("the data ends inside it") from None
+            raise CorruptData("the data ends inside the record") from None
         times = columns[shapes.TIMESTAMP]
         if times and not -_SAFE_TERM < min(times) <= max(times) < _SAFE_TERM:
             columns[shapes.TIMESTAMP] = [wrapped(time) for time in times]
@@ -384,7 +384,7 @@ def _parse(  # noqa: C901, PLR0912, PLR0915 - one loop without calls, see below
             length, position = read_varint(data, position)
         end = position + length
         if length < 0 or end > size:
-            raise CorruptData(f"its length leads to byte {end} of {size}")
+            raise CorruptData(f"its length is {length}, expected 0 to {size - position}")
 
         position += 1  # skip the attributes, of which none is defined
         raw = data[position]
@@ -410,7 +410,9 @@ def _parse(  # noqa: C901, PLR0912, PLR0915 - one loop without calls, see below
         else:
             delta, position = read_varint(data, position)
         if not last_delta < delta <= most_delta:
-            raise CorruptData(f"its offset delta is {delta}, after {last_delta}")
+            raise CorruptData(
+                f"its offset delta is {delta}, expected {last_delta + 1} to {most_delta}"
+            )
         last_delta, rest = delta, position
 
         raw = data[position]
@@ -440,7 +442,7 @@ def _parse(  # noqa: C901, PLR0912, PLR0915 - one loop without calls, see below
         header = position
         position = _pass_headers(data, position, end) if data[position] else position + 1
         if position != end:
-            raise CorruptData(f"its fields end at byte {position}, its length says {end}")
+            raise CorruptData(f"its fields end at byte {position}, expected {end} by its length")
         offsets(base_offset + delta)
         timestamps(timestamp)
         rests(rest)
@@ -458,11 +460,11 @@ def _parse(  # noqa: C901, PLR0912, PLR0915 - one loop without calls, see below
 def _pass_headers(data: bytes, position: int, end: int) -> int:
     count, position = read_varint(data, position)
     if not 0 <= count <= end - position:
-        raise CorruptData(f"{count} headers in {end - position} bytes")
+        raise CorruptData(f"the number of headers is {count}, expected 0 to {end - position}")
     for _ in range(count):
         length, position = read_varint(data, position)
         if not 0 <= length <= end - position:
-            raise CorruptData(f"a header key of {length} bytes, {end - position} are left")
+            raise CorruptData(f"a header key has {length} bytes, expected 0 to {end - position}")
         position += length
         length, position = read_varint(data, position)
         if length > 0:
@@ -472,23 +474,23 @@ def _pass_headers(data: bytes, position: int, end: int) -> int:
 
 def _headers(data: bytes, start: int, end: int) -> Iterator[tuple[bytes, bytes | None]]:
     if not 0 <= start <= end <= len(data):
-        raise CorruptData(f"headers at bytes {start} to {end} of {len(data)}")
+        raise CorruptData(f"headers end at byte {end}, but the data has {len(data)} bytes")
     part, position = data[start:end], 0
     count, position = read_varint(part, position)
-    if not 0 <= count <= len(part) - position:
-        raise CorruptData(f"{count} headers in {len(part) - position} bytes")
+    if not 0 <= count <= (left := len(part) - position):
+        raise CorruptData(f"the number of headers is {count}, expected 0 to {left}")
     for _ in range(count):
         size, position = read_varint(part, position)
-        if not 0 <= size <= len(part) - position:
-            raise CorruptData(f"a header key of {size} bytes, {len(part) - position} are left")
+        if not 0 <= size <= (left := len(part) - position):
+            raise CorruptData(f"a header key has {size} bytes, expected 0 to {left}")
         key = part[position : position + size]
         size, position = read_varint(part, position + size)
-        if size > len(part) - position:
-            raise CorruptData(f"a header value of {size} bytes, {len(part) - position} are left")
+        if size > (left := len(part) - position):
+            raise CorruptData(f"a header value has {size} bytes, expected at most {left}")
         yield key, part[position : position + size] if size >= 0 else None
         position += max(0, size)
     if position != len(part):
-        raise CorruptData(f"headers end at byte {position} of {len(part)}")
+        raise CorruptData(f"the headers end at byte {position}, expected {len(part)}")
 
 
 def _bits(flags: array[int]) -> bytearray:
