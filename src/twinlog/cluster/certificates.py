@@ -76,12 +76,12 @@ class CertificateExpiry:
         """Return a message with the certificate's file, subject, expiry date, and what to do."""
         date = datetime.fromtimestamp(self.ends_at, UTC).strftime("%Y-%m-%d %H:%M UTC")
         expires = "expired" if self.ends_at < now_s else "expires"
-        whose, todo = "the client certificate", "replace it, with its key, in the same place"
+        whose, todo = "the client certificate", "replace the certificate and its key"
         if self.held is CertificatePurpose.TRUSTSTORE:
-            whose, todo = "a trusted certificate", "add its successor there, or remove it"
+            whose, todo = "a trusted certificate", "add its successor, or remove the certificate"
         return (
             f"cluster {self.cluster}: {whose} of {self.file} ({self.subject}) {expires} on {date}; "
-            f"{todo}: new connections use it without a restart"
+            f"{todo}. New connections use the new content of the same file without a restart"
         )
 
 

@@ -62,7 +62,7 @@ SECRET = "s3cr3t-value"
                 f"A.sasl.jaas.config = {SECRET}",
             ],
             "7: A.sasl.jaas.config",
-            "has a control flag after the login module",
+            "needs a control flag after the login module",
         ),
     ],
 )

@@ -41,9 +41,9 @@ def file(tmp_path: Path, refusing_port: int) -> Path:
 
 def refused_login(port: int, file: Path) -> str:
     return (
-        f"broker 127.0.0.1:{port} of cluster A: it refused the login by SCRAM-SHA-512: wrong "
-        f"login; check user and password in A.sasl.jaas.config ({file}:6), and that the user has "
-        "credentials of this mechanism on this cluster (kafka-configs.sh --describe "
+        f"broker 127.0.0.1:{port} of cluster A: the broker refused the login with SCRAM-SHA-512: "
+        f"wrong login; check user and password in A.sasl.jaas.config ({file}:6), and that the user "
+        "has credentials of this mechanism on this cluster (kafka-configs.sh --describe "
         "--entity-type users) [AUTHENTICATION_FAILED]"
     )
 

@@ -177,11 +177,11 @@ class TestTls:
             ({"ssl_protocol": "SSLv3"}, "ssl.protocol: 'SSLv3' is not supported"),
             (
                 {"ssl_enabled_protocols": "TLSv1"},
-                "ssl.enabled.protocols: no version is left: TLSv1, at",
+                "ssl.enabled.protocols: no supported version is left of TLSv1 up to",
             ),
             (
                 {"ssl_protocol": "TLSv1.2", "ssl_enabled_protocols": "TLSv1.3"},
-                "no version is left: TLSv1.3, at most TLSv1.2; use TLSv1.2, TLSv1.3",
+                "no supported version is left of TLSv1.3 up to TLSv1.2; use TLSv1.2, TLSv1.3",
             ),
             ({"ssl_cipher_suites": "TLS_FOO_WITH_BAR"}, "no TLS_FOO_WITH_BAR"),
             ({"ssl_engine_factory_class": "com.acme.Ssl"}, "Java code cannot run here"),

@@ -135,7 +135,7 @@ class TestScram:
         text = failure(
             settings("SCRAM-SHA-256"), lambda message: forged if server.first else server(message)
         )
-        assert "check that it is the right cluster" in text
+        assert "check that this address belongs to the right cluster" in text
 
     @pytest.mark.parametrize("iterations", [1, 4095, 2_000_001, 999_999_999])
     def test_unsafe_iterations_are_rejected(self, iterations: int) -> None:

@@ -58,8 +58,9 @@ def test_a_refused_login_names_the_option(monkeypatch: pytest.MonkeyPatch, mecha
         with pytest.raises(AuthenticationFailed) as error:
             reader.partitions()
     message = error.value.message
-    assert message.startswith(f"broker 127.0.0.1:{port} of cluster 127.0.0.1:{port}: it refused ")
-    said = f"the login by {mechanism}: wrong login; check user and password in "
+    at = f"127.0.0.1:{port}"
+    assert message.startswith(f"broker {at} of cluster {at}: the broker refused the login ")
+    said = f"the login with {mechanism}: wrong login; check user and password in "
     assert f"{said}kafka.sasl.jaas.config" in message
     assert "hunter2" not in message
 

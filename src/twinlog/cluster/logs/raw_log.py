@@ -337,8 +337,8 @@ class _Reading:
         return BrokerRefused(
             f"cluster {settings.alias}: {tp} cannot be read, because a quota has blocked every "
             f"fetch for {held_s:.0f} s: raise consumer_byte_rate of client ID "
-            f"{settings.client_id} (brokers never return a batch that is larger than what it "
-            "allows in ten seconds)",
+            f"{settings.client_id} (brokers never return a batch that is larger than what this "
+            "quota allows in ten seconds)",
             kafka_error=THROTTLING_QUOTA_EXCEEDED,
             code="THROTTLING_QUOTA_EXCEEDED",
         )

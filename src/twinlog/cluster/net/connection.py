@@ -177,7 +177,7 @@ def authenticate(connection: Connection, *, deadline: float) -> float | None:
         )
         if answer.error_code:
             raise AuthenticationFailed(
-                f"it refused the login by {mechanism}: "
+                f"the broker refused the login with {mechanism}: "
                 f"{answer.error_message or f'error {answer.error_code}'}; "
                 f"{sasl.LIKELY_CAUSES.get(mechanism, 'check sasl.jaas.config')}"
             )
@@ -206,8 +206,8 @@ def _handshake(connection: Connection, mechanism: str, deadline: float) -> None:
         )
     if answer.error_code:
         raise AuthenticationFailed(
-            f"{connection.peer} rejected the SASL handshake with error {answer.error_code}: "
-            f"check {connection.settings.key('security.protocol')}, the listener may not use SASL"
+            f"{connection.peer} rejected the SASL handshake with error {answer.error_code}: the "
+            f"listener may not use SASL, check {connection.settings.key('security.protocol')}"
         )
 
 

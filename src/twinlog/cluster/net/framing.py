@@ -41,10 +41,9 @@ class ResponseTimeout(TimeoutError):
         `key` is the configuration key that sets `timeout_s`, or empty if none does.
         """
         arrived = f"{self.got:,} of {self.size:,} bytes arrived" if self.got else "no byte arrived"
-        why = f"it took too long: {arrived}"
         if self.is_silent:
-            return f"{why}{', and none for' if self.got else ' in'} {silent_s:.3g} s"
-        return f"{why} in {timeout_s:.3g} s{f', as {key} allows' if key else ''}"
+            return f"{arrived}{', and no more for' if self.got else ' for'} {silent_s:.3g} s"
+        return f"{arrived} in {timeout_s:.3g} s{f', the limit of {key}' if key else ''}"
 
 
 _SIZE: Final = struct.Struct(">i")
@@ -122,7 +121,7 @@ def is_readable(sock: socket.socket, timeout_s: float) -> bool:
 def reason(error: IoError) -> str:
     """Return a short text for one of `IO_ERRORS`, in lower case."""
     if isinstance(error, TimeoutError):
-        return "it took too long"
+        return "timed out"
     text = error.strerror if isinstance(error, OSError) else None
     return (text or str(error) or type(error).__name__).lower()
 

@@ -119,7 +119,7 @@ def load_oauth(keys: ClientKeys, options: dict[str, str]) -> OAuthSettings:
         keys.fail(ENDPOINT, "not set: OAUTHBEARER needs the address of the token endpoint")
     allowed = os.environ.get(ALLOWED_URLS)
     if allowed is not None and url not in [each.strip() for each in allowed.split(",")]:
-        keys.fail(ENDPOINT, f"its value is not in the environment variable {ALLOWED_URLS}: add it")
+        keys.fail(ENDPOINT, f"the environment variable {ALLOWED_URLS} lacks this address: add it")
     extensions = _extensions(jaas, options, _EXTENSION)
     try:
         parts = urllib.parse.urlsplit(url)

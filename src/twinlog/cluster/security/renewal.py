@@ -107,8 +107,8 @@ class FollowedFiles:
         if now - self._wrong_since >= SETTLES_S and error.message != self._reported:
             self._reported = error.message
             log.warning(
-                "%s was changed and cannot be used; the previous content stays in use, and it is "
-                "read again every %.0f s: %s",
+                "%s changed, but the new content cannot be used; the previous content stays in "
+                "use, and the new content is read again every %.0f s: %s",
                 " and ".join(changed),
                 CHECK_EVERY_S,
                 error.message,

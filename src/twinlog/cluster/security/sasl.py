@@ -102,8 +102,8 @@ def scram_messages(
     expected = hmac.digest(server_key, transcript, hash_name)
     if not hmac.compare_digest(_base64(final[2:].partition(",")[0], mechanism), expected):
         raise AuthenticationFailed(
-            f"{mechanism}: the broker does not prove that it knows the password: check that it is "
-            "the right cluster"
+            f"{mechanism}: the broker does not prove that it knows the password: check that this "
+            "address belongs to the right cluster"
         )
 
 

@@ -84,8 +84,8 @@ def parse_jaas(text: str) -> LoginModule:
     tokens = list(_tokens(text))
     if not tokens:
         raise BrokenJaas('is empty: write LoginModule required option="value";')
-    name = _expect_text(tokens, 0, "begins with the class of a login module")
-    flag = _expect_text(tokens, 1, "has a control flag after the login module: write 'required'")
+    name = _expect_text(tokens, 0, "must begin with the class of a login module")
+    flag = _expect_text(tokens, 1, "needs a control flag after the login module: write 'required'")
     if flag.lower() not in CONTROL_FLAGS:
         raise BrokenJaas(f"the word after {name} is not a control flag: write 'required' there")
     options, end = _options(tokens, 2)
@@ -102,12 +102,12 @@ def _options(tokens: list[_Token], position: int) -> tuple[dict[str, str], int]:
     last = "the control flag"
     while position < len(tokens) and not _has_character(tokens, position, ";"):
         after = f'after {last}: write name="value", with quotes around special characters'
-        key = _expect_text(tokens, position, f"has an option name {after}")
+        key = _expect_text(tokens, position, f"needs an option name {after}")
         if not _has_character(tokens, position + 1, "="):
             # the message omits the name, because it may be the end of a password without quotes
             raise BrokenJaas(f"no '=' after the option name {after}")
         options[key] = _expect_text(
-            tokens, position + 2, f'has a value for {key}: write {key}="value"'
+            tokens, position + 2, f'needs a value for {key}: write {key}="value"'
         )
         last = f"the value of {key}"
         position += 3

@@ -198,8 +198,8 @@ def _untrusted(error: ssl.SSLCertVerificationError, host: str, settings: Securit
     if code in _WRONG_NAME:
         return (
             f"the broker's certificate is not for {host}: connect by a name in the certificate, or "
-            "issue one with this name (an empty ssl.endpoint.identification.algorithm disables "
-            "the check)"
+            "issue a certificate with this name (an empty ssl.endpoint.identification.algorithm "
+            "disables the check)"
         )
     if code == _EXPIRED:
         return "a certificate of the broker has expired: renew it at the broker"

@@ -149,7 +149,8 @@ def _is_hostname_checked(keys: ClientKeys) -> bool:
         return True
     if value.strip():
         keys.fail(
-            ENDPOINT_ALGORITHM, f"{value!r} is unknown: remove it, or leave it empty for no check"
+            ENDPOINT_ALGORITHM,
+            f"{value!r} is unknown: remove the key, or leave it empty for no check",
         )
     return False
 
@@ -168,7 +169,7 @@ def _tls_versions(keys: ClientKeys) -> tuple[str, ...]:
         key = ENABLED if keys.words(ENABLED) else HIGHEST
         keys.fail(
             key,
-            f"no version is left: {', '.join(wanted)}, at most {highest}; "
+            f"no supported version is left of {', '.join(wanted)} up to {highest}; "
             f"use {', '.join(TLS_VERSIONS)}",
         )
     return usable

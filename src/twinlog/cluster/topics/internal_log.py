@@ -94,7 +94,7 @@ def check_policy(client: ClusterClient, name: str) -> None:
     if policy != "compact":
         raise ConfigError(
             f"cluster {client.alias}: topic {name} has {POLICY}={policy}, so the cluster deletes "
-            f"Twinlog's state in it, or has already begun to: set {POLICY}=compact on it",
+            f"Twinlog's state, or has already begun to: set {POLICY}=compact on this topic",
             code="INTERNAL_TOPIC_NOT_COMPACTED",
         )
 
@@ -202,7 +202,7 @@ def read_to_end(
                 raise shorter_log_error(client, tp, position)
             raise CorruptData(
                 f"cluster {client.alias}: {tp} returns no batch at offset {position}, although its "
-                f"high watermark is {end}: check the log files of its leader"
+                f"high watermark is {end}: check the log files on the partition's leader"
             )
 
 

@@ -247,7 +247,7 @@ def hidden_topic_error(client: ClusterClient, name: str, *, may_create: bool) ->
     unknown if the topic exists. The message names the permission WRITE, which is needed anyway and
     includes DESCRIBE.
     """
-    also = "" if may_create else ", and CREATE if it does not exist"
+    also = "" if may_create else " (and CREATE, if the topic does not exist)"
     return error_for(
         TOPIC_AUTHORIZATION_FAILED,
         cluster=client.alias,
