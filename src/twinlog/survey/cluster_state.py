@@ -174,8 +174,8 @@ def find_upstream(client: ClusterClient, name: str) -> Upstream | None:
     sources = {upstream.flow.source: upstream for upstream in known if upstream.alias == name}
     if len(sources) > 1 and name not in sources:
         raise ConfigError(
-            f"cluster {client.alias}: several sources have the alias {name} in remote topics: give "
-            f"the source's name in the mirror's configuration, one of {', '.join(sources)}"
+            f"cluster {client.alias}: several sources have the alias {name} in remote topics: pass "
+            f"the source's name in the mirror's configuration instead ({', '.join(sources)})"
         )
     upstream = sources.get(name) or next(iter(sources.values()), None)
     return upstream or next((upstream for upstream in known if upstream.flow.source == name), None)
@@ -210,8 +210,9 @@ def never_led_error(flow: FlowConfig) -> FlowError:
     """Return the error for a flow without a claim on the target."""
     target = flow.flow.target
     return FlowError(
-        f"no mirror has ever copied this flow to {target}: nothing was changed; correct "
-        f"{target}.bootstrap.servers, or start the flow with twinlog mirror FILE first",
+        f"no mirror has ever copied this flow to {target}, so nothing was changed; correct "
+        f"{target}.bootstrap.servers if it names the wrong cluster, or start the flow with "
+        "twinlog mirror FILE first",
         flow=flow.flow,
         code="NOT_COPIED",
     )

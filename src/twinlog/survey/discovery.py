@@ -99,7 +99,7 @@ def require_gone(client: ClusterClient, metadata: ClusterMetadata, names: Collec
         name for answer in answers for name, topic in answer.topics.items() if topic.error == NONE
     }
     if shown:
-        what = f"one shows {first_few(sorted(shown))}, another does not"
+        what = f"one broker lists {first_few(sorted(shown))}, another broker does not"
     elif len(answers) < min(MIN_RESPONSES, len(metadata.brokers)):
         what = f"one broker does not list {first_few(lacking)}, and the others do not respond"
     else:
@@ -107,8 +107,8 @@ def require_gone(client: ClusterClient, metadata: ClusterMetadata, names: Collec
     client.close()
     raise BrokerRefused(
         f"cluster {client.alias}: brokers differ about {plural(len(lacking), 'topic')} ({what}): "
-        "one of them has stale metadata; if this persists, check the brokers' connections to the "
-        "controller",
+        "one of the brokers has stale metadata; if this persists, check the brokers' connections "
+        "to the controller",
         code="BROKERS_DIFFER",
         fate=Fate.RETRIABLE,
     )
@@ -340,8 +340,8 @@ def replication_refused(flow: FlowConfig, live: int, count: int) -> ClusterError
     return ClusterError(
         f"replication.factor = {flow.new_topics.replication_factor}, but only "
         f"{plural(live, 'broker')} of {flow.flow.target} {are} alive, so {plural(count, 'topic')} "
-        f"cannot be created: start the others, or set {flow.flow}.replication.factor to at most "
-        f"{live}, or to -1 for the brokers' default",
+        f"cannot be created: start the other brokers, or set {flow.flow}.replication.factor to at "
+        f"most {live}, or to -1 for the brokers' default",
         flow=flow.flow,
         code="REPLICATION_FACTOR",
         fate=Fate.RETRIABLE,
@@ -354,7 +354,7 @@ def name_too_long_error(flow: FlowConfig, topic: str, remote: str) -> PartitionE
         return None
     return PartitionError(
         f"topic {topic} would have a name of {len(remote)} characters on {flow.flow.target}, but "
-        f"Kafka allows {LONGEST_NAME}: leave it out with topics.exclude, or shorten the alias "
+        f"Kafka allows {LONGEST_NAME}: exclude the topic with topics.exclude, or shorten the alias "
         "(source.cluster.alias) before anything is copied",
         flow=flow.flow,
         code="NAME_TOO_LONG",
@@ -427,12 +427,13 @@ def new_counts_note(flow: FlowConfig, count: int, names: Sequence[str]) -> str:
 
     `count` is -1 if the target does not show its default.
     """
-    many = plural(count, "partition") if count > 0 else "as many partitions"
-    where = "another number than at the source" if count > 0 else "which may not be read"
+    default = f"num.partitions of {flow.flow.target}"
+    many = f"the partition count {default}, which Twinlog's user may not read. If a source topic"
+    if count > 0:
+        many = f"{plural(count, 'partition')} ({default}). Because each source topic"
     return (
-        f"{flow.flow}: {plural(len(names), 'topic')} would be created with {many}, as configured "
-        f"by num.partitions of {flow.flow.target}, {where}: records are placed by key where the "
-        f"numbers differ ({first_few(names)})"
+        f"{flow.flow}: {plural(len(names), 'topic')} would be created with {many} has another "
+        f"count, its records are placed by key ({first_few(names)})"
     )
 
 
@@ -443,9 +444,9 @@ def partitions_differ_error(
     the flow does not distribute records by key.
     """
     return PartitionError(
-        f"topic {remote} has {plural(count, 'partition')} on {flow.flow.target}, its "
-        f"source {wanted_count}: make the counts equal, leave the topic out, or place its records "
-        "by key with twinlog.target.partitions = keyed",
+        f"topic {remote} has {plural(count, 'partition')} on {flow.flow.target}, but its source "
+        f"topic has {wanted_count}: make the counts equal, exclude the topic, or place its "
+        "records by key with twinlog.target.partitions = keyed",
         flow=flow.flow,
         code="PARTITIONS_DIFFER",
         fate=Fate.RETRIABLE,
@@ -475,7 +476,8 @@ def _plan(
         remote_topic = at_target.get(remote[name])
         if remote_topic is None or remote_topic.error:
             code = UNKNOWN_TOPIC_OR_PARTITION if remote_topic is None else remote_topic.error
-            error = error_for(code, cluster=flow.flow.target, doing=f"asking for {remote[name]}")
+            doing = f"reading metadata of topic {remote[name]}"
+            error = error_for(code, cluster=flow.flow.target, doing=doing)
             discovery.fail(topics[name], error)
             continue
         if not _is_judged(remote_topic, checked_topics):
@@ -569,7 +571,7 @@ def not_copied_error(flow: FlowConfig, name: str) -> PartitionError:
     """Return the error for a missing topic with `--once`, which does not wait for topics."""
     return PartitionError(
         f"topic {name} does not exist on {flow.flow.source}, or Twinlog's user may not "
-        "DESCRIBE it: it is not copied; create it, grant READ on it, or remove it from `topics`",
+        "DESCRIBE it, so it is not copied; create it, grant READ, or remove it from `topics`",
         flow=flow.flow,
         code="TOPIC_MISSING",
         fate=Fate.RETRIABLE,
@@ -583,8 +585,8 @@ def without_ids_error(flow: FlowConfig, name: str) -> Unsupported:
     source, target = flow.flow.source, flow.flow.target
     return Unsupported(
         f"topic {name} is not copied: the brokers of both {source} and {target} have no topic IDs, "
-        "by which the offset map distinguishes topics: upgrade one of them to Kafka 2.8 or later, "
-        "with inter.broker.protocol.version 2.8 or later",
+        "by which the offset map distinguishes topics: upgrade one of the clusters to Kafka 2.8 or "
+        "later, with inter.broker.protocol.version 2.8 or later",
         flow=flow.flow,
     )
 
@@ -603,7 +605,7 @@ def topic_missing_error(flow: FlowConfig, remote: str) -> PartitionError:
     """Return the error for a missing remote topic that the configuration forbids to create."""
     return PartitionError(
         f"topic {remote} does not exist on {flow.flow.target}, and "
-        "topic.creation.enable=false: create it; its copy begins as soon as it exists",
+        "topic.creation.enable=false: create the topic; its copy begins as soon as it exists",
         flow=flow.flow,
         code="TARGET_TOPIC_MISSING",
         fate=Fate.RETRIABLE,
@@ -615,9 +617,9 @@ def topic_too_small_error(
 ) -> PartitionError:
     """Return the error for a remote topic with too few partitions, if adding some is forbidden."""
     return PartitionError(
-        f"topic {remote} has {plural(count, 'partition')} on {flow.flow.target}, its "
-        f"source {wanted_count}, and topic.creation.enable=false: add partitions; the others are "
-        "copied",
+        f"topic {remote} has {plural(count, 'partition')} on {flow.flow.target}, but its source "
+        f"topic has {wanted_count}, and topic.creation.enable=false: add the missing partitions; "
+        "the existing partitions are copied",
         flow=flow.flow,
         code="TARGET_TOPIC_TOO_SMALL",
         fate=Fate.RETRIABLE,
@@ -633,5 +635,6 @@ def created_since_error(flow: FlowConfig, remote: str) -> TwinlogError:
         TOPIC_ALREADY_EXISTS,
         cluster=flow.flow.target,
         doing=f"creating topic {remote}",
-        advice="it was created a moment ago; its records are checked before it is written to",
+        advice="the topic was created a moment ago; its records are checked before anything is "
+        "copied to it",
     )

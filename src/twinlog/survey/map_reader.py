@@ -77,7 +77,7 @@ class MapReader:
             self._check_topic()
             ends = self._ends()
             if self._has_lost_rows(ends):
-                log.warning("%s lost its newest rows: reading it again", self.topic)
+                log.warning("topic %s lost its newest rows; reading all rows again", self.topic)
                 self._next, self._maps = dict.fromkeys(self._next, 0), {}
             fresh: set[PartitionKey] = set()
             for partition, end in ends.items():
@@ -202,8 +202,9 @@ def map_reader(client: ClusterClient, topic: TopicMetadata) -> MapReader:
 def map_missing_error(topic: str) -> FlowError:
     """Return the error for a map topic that was deleted with all its rows."""
     return FlowError(
-        f"the offset map topic {topic} was deleted on the target: without it record positions are "
-        "unknown, so nothing is copied; rebuild it from both logs with twinlog offsets rebuild",
+        f"the offset map topic {topic} was deleted on the target. The positions of records are "
+        "unknown, so nothing is copied; rebuild the map from both logs with twinlog offsets "
+        "rebuild",
         code="MAP_MISSING",
     )
 

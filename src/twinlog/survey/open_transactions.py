@@ -95,8 +95,8 @@ class HeldBackPartition:
             who += f" of producer id {self.producer_id} that began at offset {self.start_offset}"
         return (
             f"{self.tp}: copied up to the last stable offset {self.last_stable_offset}; {who} "
-            f"holds back the {self.records} offsets after it; they are copied when it ends "
-            "(see kafka-transactions.sh describe-producers) [OPEN_TRANSACTION]"
+            f"holds back the next {self.records} offsets, which are copied after the transaction "
+            "ends (see kafka-transactions.sh describe-producers) [OPEN_TRANSACTION]"
         )
 
 

@@ -183,8 +183,8 @@ def _locked_within(turn: threading.Lock, client: ClusterClient) -> Iterator[None
     if not turn.acquire(timeout=client.api_timeout_s):
         raise Unreachable(
             f"cluster {client.alias}: {STATE_TOPIC} could not be read for "
-            f"{client.api_timeout_s:.0f} s: another thread of this process is reading it, "
-            "and got no answer"
+            f"{client.api_timeout_s:.0f} s, because another thread of this process is still "
+            "waiting for its response"
         )
     try:
         yield

@@ -266,8 +266,8 @@ class _Partition:
             return
         if target_log.end > target_log.start and not self._wanted.rules.is_shared:
             raise PartitionError(
-                f"{target_log.tp}: holds records, but the offset map has no row for them: rebuild "
-                "it from both logs with twinlog offsets rebuild",
+                f"{target_log.tp}: the log has records, but the offset map has no row for them; "
+                "rebuild the map from both logs with twinlog offsets rebuild",
                 code="MAP_MISSING",
             )
         self._never_copied()
