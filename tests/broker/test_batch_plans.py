@@ -87,7 +87,7 @@ def test_a_time_for_each_partition(cluster: LocalCluster, topic: str) -> None:
     assert spans(
         cluster, topic, startingOffsetsByTimestamp=begins, endingOffsetsByTimestamp=ends
     ) == [(3, 6), (1, 5)]
-    with pytest.raises(ConfigError, match=f"{topic}-1 is missing; give all partitions"):
+    with pytest.raises(ConfigError, match=f"{topic}-1 is missing; name all partitions"):
         spans(cluster, topic, endingOffsetsByTimestamp=each(topic, NOW_MS))
 
 

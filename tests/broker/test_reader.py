@@ -112,7 +112,7 @@ def test_a_missing_topic_is_named_with_a_similar_one(
     where = f"the cluster at {source_cluster.bootstrap} has no topic {topic}s"
     assert where in str(error.value)
     assert f"did you mean {topic}?" in str(error.value)
-    assert "create it first" in str(error.value)
+    assert "create a new topic first" in str(error.value)
 
 
 @pytest.mark.witness("DataFrames contain the written records, with every codec")
@@ -190,7 +190,7 @@ def test_where_a_batch_begins_and_ends(
     with pytest.raises(Exception, match="group nobody has no committed offsets") as error:
         read(startingOffsets="group:nobody").collect()
     assert "[NO_OFFSETS]" in str(error.value)
-    with pytest.raises(Exception, match=f"{topic}-1 is missing; give all partitions"):
+    with pytest.raises(Exception, match=f"{topic}-1 is missing; name all partitions"):
         read(startingOffsets=f'{{"{topic}": {{"0": 3}}}}').collect()
     with pytest.raises(Exception, match="did you mean startingOffsets") as error:
         read(startingOffset="earliest").collect()

@@ -50,7 +50,7 @@ def test_a_planned_micro_batch_of_a_deleted_topic(
         else:
             with caplog.at_level(logging.WARNING):
                 assert list(reader.partitions(*planned)) == []
-            assert f"{fresh_topic}-0: offsets [0, 5) are gone with their topic" in caplog.text
+            assert f"{fresh_topic}-0: offsets [0, 5) were deleted with the topic" in caplog.text
     finally:
         reader.stop()
 

@@ -126,7 +126,7 @@ def test_only_the_column(spark: SparkSession, rig: Rig) -> None:
     assert [(row._upstream.offset, row.offset) for row in found] == [(at, at) for at in range(10)]
     assert {(row._upstream.topic, row._upstream.partition) for row in found} == {(rig.topic, 0)}
     del options["upstream"]
-    with pytest.raises(Exception, match=r"upstream: it is missing, and the schema has _upstream"):
+    with pytest.raises(Exception, match=r"upstream: missing, but the schema has the column _up"):
         spark.read.format("twinlog").schema(schema).options(**options).load().collect()
 
 

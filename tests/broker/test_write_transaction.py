@@ -375,8 +375,8 @@ def test_content_of_the_mark(
     everything = list(range(2 * ROWS))
     assert committed(source_cluster, topic) == everything
     for number, says in (
-        (0, "micro-batch 1 is committed, but 0 should be written"),
-        (3, "but the last committed one is 1"),
+        (0, "micro-batch 1 is committed, but micro-batch 0 should be written"),
+        (3, "but the last committed micro-batch is 1"),
     ):
         with pytest.raises(ClusterError, match=says) as error:
             run_batch(options, number)
@@ -385,7 +385,7 @@ def test_content_of_the_mark(
         group = transactions(client, options, options.write_id).group
     transaction.begin(options)  # ends the transaction of the refused write
     admin(source_cluster).delete_consumer_groups([group])[group].result()
-    with pytest.raises(ClusterError, match="no earlier one is committed") as error:
+    with pytest.raises(ClusterError, match="no earlier micro-batch is committed") as error:
         run_batch(options, 2)
     assert error.value.code == "MARK_DIFFERS"
     assert committed(source_cluster, topic) == everything

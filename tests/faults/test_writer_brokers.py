@@ -121,7 +121,7 @@ def test_a_leader_is_unreachable_while_a_write_is_committed(
         transaction.commit(options, [written], 0)
         monkeypatch.undo()
         (said,) = [one for one in caplog.messages if "is committed" in one]
-        assert "its epoch could not be ended yet" in said
+        assert "The producer's epoch could not be ended yet" in said
         cluster.thaw(away)
         again = transaction.begin(options)
         transaction.commit(options, [run_task(options, again, [as_batch([3], partition)])], 1)

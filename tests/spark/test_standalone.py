@@ -100,7 +100,7 @@ def test_executors_need_only_a_python_and_the_archive(
     create_topic(source, f"{topic}-back", partitions=PARTITIONS)
     said = submit(master, tmp_path / "frames.py", FRAMES, *both, topic)
     assert "3000 3000" in said, said
-    grown = f"-back has 99 partitions now, but rows are partitioned among the {PARTITIONS} "
+    grown = f"-back has 99 partitions, but `partitioned` was called when it had {PARTITIONS}, "
     assert sum(grown in line for line in said) == 1, said
     here, back = (
         read_all(source, name, isolation="read_committed") for name in (topic, f"{topic}-back")

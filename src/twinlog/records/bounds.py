@@ -67,7 +67,7 @@ def parse_offsets(option: str, text: str, *, may_use_names: bool) -> Bound:
     if may_use_names and word.startswith(GROUP_PREFIX):
         group = word.removeprefix(GROUP_PREFIX).strip()
         if not group:
-            raise option_error(option, "group: names no group", "write group:NAME")
+            raise option_error(option, "'group:' names no group", "write group:NAME")
         return Bound(kind=BoundKind.GROUP, option=option, group=group)
     if word.startswith(TIME_PREFIX):
         return parse_time(option, word.removeprefix(TIME_PREFIX).strip())
@@ -83,8 +83,8 @@ def parse_offsets(option: str, text: str, *, may_use_names: bool) -> Bound:
     values = _by_partition(option, word)
     low = [tp for tp, offset in values.items() if offset < JSON_EARLIEST]
     if low:
-        names = "-2 is earliest, -1 is latest" if may_use_names else "-1 is latest"
-        raise option_error(option, f"{low[0]} has offset {values[low[0]]}", names)
+        todo = "write -2 for earliest, -1 for latest" if may_use_names else "write -1 for latest"
+        raise option_error(option, f"{low[0]} has the invalid offset {values[low[0]]}", todo)
     return Bound(kind=BoundKind.OFFSETS, option=option, values=values)
 
 
@@ -111,7 +111,7 @@ def parse_timestamps(option: str, text: str, *, needs_match: bool) -> Bound:
     low = [tp for tp, at in values.items() if at < 0]
     if low:
         raise option_error(
-            option, f"{low[0]} has {values[low[0]]}", "write milliseconds since 1970"
+            option, f"{low[0]} has the time {values[low[0]]}", "write milliseconds since 1970"
         )
     return Bound(kind=BoundKind.TIMES, option=option, values=values, needs_match=needs_match)
 
@@ -183,7 +183,7 @@ def flag(options: Mapping[str, str], name: str, *, default: bool) -> bool:
     """Parse a boolean, case-insensitive. Raises ConfigError."""
     text = options.get(name, str(default)).strip().lower()
     if text not in ("true", "false"):
-        raise option_error(name, f"{text!r} is neither true nor false", "write one of them")
+        raise option_error(name, f"{text!r} is neither true nor false", "write true or false")
     return text == "true"
 
 

@@ -68,7 +68,7 @@ def check_columns(columns: Sequence[tuple[str, str]]) -> tuple[str, ...]:
             hint = suggestion(name, SPARK_TYPES)
             raise ConfigError(
                 f'format("twinlog"): schema: there is no column {name!r}; '
-                + (hint or f"it has {', '.join(SPARK_TYPES)}")
+                + (hint or f"the columns are {', '.join(SPARK_TYPES)}")
             )
         if kind != SPARK_TYPES[name]:
             raise ConfigError(

@@ -101,7 +101,7 @@ def is_gone(answer: object) -> bool:
 
 def warn_of_gone(span: OffsetRange) -> None:
     """Warn that these offsets were deleted with their topic (with `failOnDataLoss=false`)."""
-    log.warning("%s: offsets [%d, %d) are gone with their topic", span.tp, span.first, span.end)
+    log.warning("%s: offsets [%d, %d) were deleted with the topic", span.tp, span.first, span.end)
 
 
 def find_losses(requested: OffsetRange, bounds: LogBounds) -> list[RecordsLost]:
@@ -112,9 +112,9 @@ def find_losses(requested: OffsetRange, bounds: LogBounds) -> list[RecordsLost]:
         lost = (requested.first, min(bounds.start, requested.end))
         losses.append(
             RecordsLost(
-                f"{tp}: offsets [{lost[0]}, {lost[1]}) were deleted before they were read, the log "
-                f"starts at {bounds.start}: check retention.ms and retention.bytes of the topic; "
-                "failOnDataLoss=false reads the remaining records",
+                f"{tp}: offsets [{lost[0]}, {lost[1]}) were deleted before they were read (the log "
+                f"now starts at {bounds.start}). Check retention.ms and retention.bytes of the "
+                "topic. failOnDataLoss=false reads the remaining records",
                 code="RETENTION",
                 lost=lost,
             )
@@ -123,10 +123,10 @@ def find_losses(requested: OffsetRange, bounds: LogBounds) -> list[RecordsLost]:
         lost = (bounds.end, max(requested.first, requested.end))
         losses.append(
             RecordsLost(
-                f"{tp}: offsets [{lost[0]}, {lost[1]}) do not exist, the log ends at "
-                f"{bounds.end}: they were never written, or an unclean election lost them, or the "
-                "topic was re-created; compare what was read with another copy, then continue with "
-                "failOnDataLoss=false or from other startingOffsets",
+                f"{tp}: offsets [{lost[0]}, {lost[1]}) do not exist, because the log ends at "
+                f"{bounds.end}. They were never written, an unclean election lost them, or the "
+                "topic was re-created. Compare the rows that were read with another copy of the "
+                "topic. Then continue with failOnDataLoss=false or with other startingOffsets",
                 code="TRUNCATED",
                 lost=lost,
             )
@@ -229,11 +229,10 @@ class GapCounter:
             self._more.add(gap.first, gap.end)
             return
         loss = RecordsLost(
-            f"{gap.tp}: offsets [{gap.first}, {gap.end}) are missing inside the log, though the "
-            "topic is not compacted: a segment of the leader is damaged, or the topic was "
-            "compacted before; compare it with another replica (kafka-dump-log.sh); "
-            "failOnDataLoss=false reads the remaining records, and is right for a topic that was "
-            "compacted",
+            f"{gap.tp}: offsets [{gap.first}, {gap.end}) are missing inside the log, although the "
+            "topic is not compacted. Either the topic was compacted earlier, or a segment of the "
+            "leader is damaged. Compare the log with another replica (kafka-dump-log.sh). "
+            "failOnDataLoss=false reads the remaining records: right if the topic was compacted",
             code="LOG_GAP",
             lost=(gap.first, gap.end),
         )
@@ -255,8 +254,8 @@ class GapCounter:
         if (seen := self._hidden).offsets:
             log.warning(
                 "%s: no rows of %d offsets in [%d, %d): assumed to be compacted, but they may be "
-                "lost, because the user may not read the topic's cleanup.policy; give the user "
-                "DESCRIBE_CONFIGS on it [COMPACTION]",
+                "lost. The user may not read the topic's cleanup.policy; grant DESCRIBE_CONFIGS on "
+                "the topic [COMPACTION]",
                 *(self._tp, seen.offsets, seen.first, seen.end),
             )
         if (seen := self._more).offsets:

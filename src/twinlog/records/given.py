@@ -113,7 +113,7 @@ def named_options(
         if name in ignored:
             warn_no_effect(name, ignored[name])
         elif name not in OPTIONS[role]:
-            warn_no_effect(name, f"Spark's {role}s do not have it")
+            warn_no_effect(name, f"Spark's {role}s do not have this option")
             del options[name]
     return options, properties
 
@@ -121,7 +121,7 @@ def named_options(
 def _why_unread(name: str, refused: Mapping[str, str]) -> str:
     """Return why Spark's Kafka source ignores an option, or an empty text for an unknown option."""
     if name in _OF_OTHER_FORMATS or name.startswith("spark."):
-        return "Spark's Kafka source does not have it"
+        return "Spark's Kafka source does not have this option"
     if name in _ALL_KEYS and not is_connection_key(name):
         todo = refused.get(name, f"write {_PREFIX}{name}")
         return f"Spark ignores Kafka's keys without the prefix {_PREFIX}; {todo}"
@@ -201,7 +201,7 @@ def positive(name: str, text: str) -> int:
     word = text.strip()
     if not word.isascii() or not word.isdigit() or not 0 < int(word) < 1 << 63:
         raise option_error(
-            name, f"{word!r} is not a positive number", "write one, for example 1000"
+            name, f"{word!r} is not a positive number", "write a number, for example 1000"
         )
     return int(word)
 
@@ -222,8 +222,8 @@ def missing_topic_error(
     meant = suggestion(name, known)
     return ClusterError(
         f"the cluster at {client.settings.addresses} has no topic {name}, or the user may not see "
-        f"it{f': {meant}' if meant else ', and no topic has a similar name'}; check the name and "
-        f"the addresses; {advice}",
+        f"it ({meant or 'no visible topic has a similar name'}); check the name and the addresses. "
+        f"{advice}",
         code=TOPIC_MISSING,
         fate=error.fate,
     )

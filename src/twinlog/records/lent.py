@@ -203,7 +203,8 @@ def answer_of(part: RangePart, row: Mapping[str, Any]) -> RangeAnswer:
     row.
     """
     if row["number"] != part.number:
-        raise TwinlogError(f"Spark returned the answer {row['number']} instead of {part.number}")
+        numbers = f"{row['number']} instead of range {part.number}"
+        raise TwinlogError(f"Spark returned the answer for range {numbers}")
     return RangeAnswer(
         number=part.number,
         batches=tuple(row["batches"]),
@@ -219,7 +220,8 @@ def own_parts() -> list[RangePart]:
     context = TaskContext.get()
     parts = None if context is None else context.getLocalProperty(PARTS_PROPERTY)
     if context is None or parts is None:
-        raise EnvironmentMissing(f"Spark does not pass its tasks the property {PARTS_PROPERTY}")
+        what = f"this version of Spark does not pass the property {PARTS_PROPERTY} to tasks"
+        raise EnvironmentMissing(what)
     return json.decode(parts, type=list[list[RangePart]])[context.partitionId()]
 
 

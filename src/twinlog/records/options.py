@@ -143,8 +143,8 @@ def _topics(
 ) -> tuple[tuple[str, ...], str, tuple[TopicPartition, ...]]:
     names = [name for name in _TOPICS if name in options]
     if len(names) != 1:
-        what = " and ".join(names) if names else "no topic"
-        raise option_error("subscribe", f"{what} given", f"give one of {', '.join(_TOPICS)}")
+        what = f"{' and '.join(names)} are given" if names else "no topic is given"
+        raise option_error("subscribe", what, f"give exactly one of {', '.join(_TOPICS)}")
     (name,) = names
     text = options[name].strip()
     if name == "assign":
@@ -234,7 +234,7 @@ def _isolation(option: str | None, of_client: str | None) -> Isolation:
             )
     if len(set(texts.values())) > 1:
         raise option_error(
-            "isolation", "kafka.isolation.level has another value", "remove one of them"
+            "isolation", "kafka.isolation.level has another value", "remove one of the two options"
         )
     return Isolation(next(iter(texts.values()), Isolation.READ_COMMITTED))
 
@@ -244,7 +244,7 @@ def _upstreams(options: Mapping[str, str]) -> tuple[str, ...]:
     aliases = sorted({alias for part in (text or "").split(",") if (alias := part.strip())})
     if text is not None and not aliases:
         raise option_error(
-            "upstream", "it names no cluster", "write the alias of its flow, for example upstream=A"
+            "upstream", "it names no cluster", "write a source's alias, for example upstream=A"
         )
     return tuple(aliases)
 

@@ -49,7 +49,7 @@ def columns_of(schema: StructType, options: ReadOptions) -> tuple[str, ...]:
     if UPSTREAM in names and not options.upstreams:
         raise option_error(
             "upstream",
-            f"it is missing, and the schema has {UPSTREAM}",
+            f"missing, but the schema has the column {UPSTREAM}",
             "write the alias of the source cluster, for example upstream=A",
         )
     return names
@@ -73,7 +73,8 @@ def find_partitions(
         return {tp: topic_ids[tp] for tp in sorted(topic_ids)}
     missing = sorted(set(options.assigned) - topic_ids.keys())
     if missing and not may_miss:
-        raise option_error("assign", f"there is no partition {missing[0]}", "describe the topic")
+        todo = "check the topic with kafka-topics.sh --describe"
+        raise option_error("assign", f"there is no partition {missing[0]}", todo)
     return {tp: topic_ids[tp] for tp in options.assigned if tp in topic_ids}
 
 
@@ -88,7 +89,7 @@ def _named(
         if error.code != TOPIC_MISSING:
             raise
         raise missing_topic_error(
-            client, names, error, "a read does not create topics: create it first"
+            client, names, error, "A read does not create topics, so create a new topic first"
         ) from None
 
 
@@ -210,7 +211,7 @@ def _check_complete(bound: Bound, tps: Iterable[TopicPartition]) -> None:
     wanted, with_bounds = set(tps), set(bound.values)
     if wanted - with_bounds:
         raise option_error(
-            bound.option, f"{min(wanted - with_bounds)} is missing", "give all partitions"
+            bound.option, f"{min(wanted - with_bounds)} is missing", "name all partitions"
         )
     if with_bounds - wanted:
         extra = min(with_bounds - wanted)
@@ -228,8 +229,8 @@ def _group_offsets(
     if not out:
         topics = ", ".join(sorted({tp.topic for tp in tps}))
         raise ClusterError(
-            f"group {bound.group} has no committed offsets in {topics}: check its name, or write "
-            f"{bound.option}=earliest",
+            f"group {bound.group} has no committed offsets in {topics}: check the group's name, or "
+            f"write {bound.option}=earliest",
             code="NO_OFFSETS",
         )
     rest = [tp for tp in tps if tp not in out]

@@ -249,7 +249,7 @@ class RangeEncoder:
 
 def _overlap_error() -> ClusterError:
     return ClusterError(
-        "the transform returns rows of other records, twice, or in another order: it must keep "
-        "topic, partition and offset",
+        "the transform returns rows of other records, repeats rows, or changes their order: it "
+        "must keep the columns topic, partition and offset",
         code="ROW_INVALID",
     )

@@ -139,7 +139,7 @@ def warn_of_another_python(spark: SparkSession) -> None:
     if done.returncode:
         log.warning(
             'format("twinlog"): Spark\'s workers run %s, which cannot import twinlog; this process '
-            "runs %s: set the environment variable PYSPARK_PYTHON=%s before the session starts, or "
-            "install Twinlog there",
+            "runs %s. Set the environment variable PYSPARK_PYTHON=%s before the session starts, or "
+            "install Twinlog in the workers' Python",
             *(path, sys.executable, sys.executable),
         )

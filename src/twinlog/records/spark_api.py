@@ -76,6 +76,6 @@ def needs(what: str, version: str, *, is_there: bool) -> None:
     """Raise EnvironmentMissing if this PySpark is too old."""
     if not is_there:
         raise EnvironmentMissing(
-            f'format("twinlog"): {what} needs Spark {version} or newer, and this is '
+            f'format("twinlog"): {what} needs Spark {version} or newer, but this is Spark '
             f"{pyspark.__version__}"
         )

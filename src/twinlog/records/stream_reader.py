@@ -231,8 +231,8 @@ class StreamReader(PlanningReader, DataSourceStreamReader, SupportsTriggerAvaila
         missing = named - {tp.topic for tp in partitions}
         for name in sorted(missing - self._missing_topics):
             log.warning(
-                "topic %s is not read: it does not exist, or the user may not see it, or it is not "
-                "subscribed to any more; its offsets stay in the checkpoint",
+                "topic %s is not read: it does not exist, the user may not see it, or the query no "
+                "longer subscribes to it; its offsets stay in the checkpoint",
                 name,
             )
         self._missing_topics = frozenset(missing)
@@ -245,14 +245,14 @@ class StreamReader(PlanningReader, DataSourceStreamReader, SupportsTriggerAvaila
         Raises RecordsLost with `failOnDataLoss`, else warns of the lost offsets.
         """
         again = [tp for tp, topic_id in topic_ids.items() if self._is_another(tp, topic_id)]
-        todo = "compare what was read with another copy, then begin with a new checkpoint"
+        todo = "compare the rows with another copy of the topic, then begin with a new checkpoint"
         if self._may_miss:
             todo = "the new topic is read from offset 0"
         losses = []
         for tp in again:
             first = begin.get(tp, 0)
             end = max(first, self._latest.get(tp, 0))
-            what = f"offsets [{first}, {end}) and any after them are gone: the topic was re-created"
+            what = f"the topic was re-created, so offsets [{first}, {end}) and later ones are lost"
             if end:
                 lost = RecordsLost(f"{tp}: {what}; {todo}", code="TRUNCATED", lost=(first, end))
                 losses.append(lost)
@@ -344,8 +344,8 @@ def _raise_final(group: str, error: TwinlogError) -> None:
     """
     if is_refused_as_active(error):
         raise ClusterError(
-            f"group {group} has members, whose offsets are not overwritten: stop its consumers, "
-            "or write another commitGroup",
+            f"group {group} has active members, so the query does not overwrite its offsets: stop "
+            "the members, or write another commitGroup",
             code="GROUP_ACTIVE",
         )
     if error.fate is not Fate.RETRIABLE:

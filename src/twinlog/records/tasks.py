@@ -138,8 +138,9 @@ class RangeReader:
             yield from self._decode_batches(answer)
         except CorruptData as error:
             raise CorruptData(
-                f"cluster {self._client.alias}: {self._tp}: {error.message}; read it from another "
-                "replica or copy, which may be the only good one"
+                f"cluster {self._client.alias}: {self._tp}: {error.message}. Another replica, or "
+                "another copy of the topic, may have the only intact records, so delete nothing. "
+                "To read from another replica, make that replica the leader"
             ) from None
 
     def _decode_batches(self, answer: FetchedRecords) -> Iterator[pa.RecordBatch]:
@@ -176,11 +177,12 @@ class RangeReader:
             self._left_out.in_batch(first, end, missing)
 
     def _stalled_error(self) -> ClusterError:
-        held = " (or a transaction that is still open)"
+        held = ", and whether a transaction is still open"
         why = held if self._isolation is Isolation.READ_COMMITTED else ""
         return ClusterError(
-            f"cluster {self._client.alias}: {self._tp}: no batch at offset {self._position}, and "
-            f"offsets up to {self._end} should be read: check the partition's leader{why}",
+            f"cluster {self._client.alias}: {self._tp}: the leader returns no batch at offset "
+            f"{self._position}, although the query reads up to offset {self._end}: check the "
+            f"leader{why}",
             code="TIMED_OUT",
             fate=Fate.RETRIABLE,
         )

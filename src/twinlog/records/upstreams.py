@@ -46,9 +46,9 @@ class UpstreamMaps:
         if topic.error == UNKNOWN_TOPIC_OR_PARTITION:
             raise option_error(
                 OPTION,
-                f"cluster {self._client.alias} has no topic {name}, or its user may not see it",
-                f"write the source's alias in remote topics instead of {alias}, and give the user "
-                f"READ on that topic and on {STATE_TOPIC}",
+                f"cluster {self._client.alias} has no topic {name}, or the user may not see it",
+                f"if {alias} is not the source's alias in remote topics, write that alias; else "
+                f"grant READ on topics {name} and {STATE_TOPIC}",
             )
         return MapReader(self._client, name, len(topic.partitions))
 
@@ -75,8 +75,9 @@ class UpstreamMaps:
         names = {topic.topic_id: topic.name for topic in topics}
         if NO_TOPIC_ID in names:
             raise Unsupported(
-                f"cluster {self._client.alias}: its brokers have no topic IDs, which the offset "
-                f"map needs to find {names[NO_TOPIC_ID]}: option upstream needs Kafka 2.8"
+                f"cluster {self._client.alias}: the brokers have no topic IDs, which the offset "
+                f"map needs to find {names[NO_TOPIC_ID]}: the option upstream needs Kafka 2.8 or "
+                "newer"
             )
         wanted, out = set(tps), defaultdict[TopicPartition, list[tuple[str, PartitionMap]]](list)
         for alias, reader in self._readers.items():

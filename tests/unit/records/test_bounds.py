@@ -71,7 +71,7 @@ def test_times_of_partitions() -> None:
         ('{"orders": {"0": true}}', "True is not a whole number"),
         ('{"orders": {"0": 1.5}}', "1.5 is not a whole number"),
         ('{"orders": {"0": 99999999999999999999}}', "is not a whole number"),
-        ('{"orders": {"0": -3}}', "-2 is earliest, -1 is latest"),
+        ('{"orders": {"0": -3}}', "write -2 for earliest, -1 for latest"),
         ("[" * 100_000, "is not a valid position"),
         ('{"a":' * 100_000, "it is not valid JSON"),
     ],

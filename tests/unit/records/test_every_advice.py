@@ -19,8 +19,8 @@ from twinlog.records.write.rows import check_schema
 
 ABOUT_OPTIONS: Final = ("bounds.py", "given.py", "options.py", "write/options.py", "write/rows.py")
 ELSEWHERE: Final = {
-    "the cluster at {} has no topic {}, or the user may not see it{}; check the name and the "
-    "addresses; {}": "tests/broker/test_reader.py",
+    "the cluster at {} has no topic {}, or the user may not see it ({}); check the name and the "
+    "addresses. {}": "tests/broker/test_reader.py",
 }
 """Advice that needs a cluster, with the test module that follows it."""
 
@@ -58,13 +58,13 @@ CASES: Final[list[tuple[str, str, Given, list[Given]]]] = [
     ),
     (
         "batch",
-        "has offset -3; -2 is earliest, -1 is latest",
+        "has the invalid offset -3; write -2 for earliest, -1 for latest",
         {"startingOffsets": '{"t": {"0": -3}}'},
         [{"startingOffsets": '{"t": {"0": -2}}'}],
     ),
     (
         "batch",
-        "has offset -3; -1 is latest",
+        "has the invalid offset -3; write -1 for latest",
         {"endingOffsets": '{"t": {"0": -3}}'},
         [{"endingOffsets": '{"t": {"0": -1}}'}],
     ),
@@ -89,13 +89,13 @@ CASES: Final[list[tuple[str, str, Given, list[Given]]]] = [
     ),
     (
         "batch",
-        "has -1; write milliseconds since 1970",
+        "has the time -1; write milliseconds since 1970",
         {"startingOffsetsByTimestamp": '{"t": {"0": -1}}'},
         [{"startingOffsetsByTimestamp": '{"t": {"0": 1769860800000}}'}],
     ),
     (
         "batch",
-        "is neither true nor false; write one of them",
+        "is neither true nor false; write true or false",
         {"failOnDataLoss": "no"},
         [{"failOnDataLoss": "false"}, {"failOnDataLoss": "true"}],
     ),
@@ -107,7 +107,7 @@ CASES: Final[list[tuple[str, str, Given, list[Given]]]] = [
     ),
     (
         "batch",
-        "is not a positive number; write one, for example 1000",
+        "is not a positive number; write a number, for example 1000",
         {"minPartitions": "0"},
         [{"minPartitions": "1000"}],
     ),
@@ -142,7 +142,7 @@ CASES: Final[list[tuple[str, str, Given, list[Given]]]] = [
     ("batch", "remove it, or use spark.readStream", {"commitGroup": "g"}, [{}]),
     ("stream", "remove it, or use spark.read", {"endingOffsets": "latest"}, [{}]),
     ("stream", "Spark passes no filters to streams; remove it", {"pushFilters": "true"}, [{}]),
-    ("batch", "give one of subscribe, ", {"assign": '{"t": [0]}'}, [{}]),
+    ("batch", "give exactly one of subscribe, ", {"assign": '{"t": [0]}'}, [{}]),
     ("batch", "write subscribe=orders,payments", {"subscribe": ","}, [{"subscribe": "a,b"}]),
     (
         "batch",
@@ -182,23 +182,28 @@ CASES: Final[list[tuple[str, str, Given, list[Given]]]] = [
     ),
     (
         "batch",
-        "has another value; remove one of them",
+        "has another value; remove one of the two options",
         {"isolation": "read_committed", "kafka.isolation.level": "read_uncommitted"},
         [{"isolation": "read_committed"}, {"kafka.isolation.level": "read_uncommitted"}],
     ),
     ("batch", "for example upstream=A", {"upstream": ","}, [{"upstream": "A"}]),
-    ("write", "or write a column partition", {"kafka.partitioner.class": "x"}, [{}]),
-    ("write", "name a topic, or remove it", {"topic": ""}, [{"topic": "t"}, {"topic": None}]),
+    ("write", "or by a column partition", {"kafka.partitioner.class": "x"}, [{}]),
+    (
+        "write",
+        "name a topic, or remove the option",
+        {"topic": ""},
+        [{"topic": "t"}, {"topic": None}],
+    ),
     (
         "write",
         "write fail or write",
         {"missingMark": "x"},
         [{"missingMark": "fail"}, {"missingMark": "write"}],
     ),
-    ("stream writer", "remove it: Spark names a stream's query", {"writeId": "x"}, [{}]),
+    ("stream writer", "remove it, because Spark identifies", {"writeId": "x"}, [{}]),
     (
         "stream writer",
-        "write one of them; each query needs its own ID",
+        "write one of the two options; each query needs its own ID",
         {"checkpointLocation": None},
         [{"checkpointLocation": "/c"}, {"kafka.transactional.id": "x"}],
     ),
@@ -245,7 +250,7 @@ def test_advice_about_options_is_followed(
 PACKED: Final = ("partition integer", "record_batch binary", "least_timestamp long")
 SCHEMAS: Final[list[tuple[str, bool, tuple[str, ...], bool, tuple[str, ...]]]] = [
     ("give both the same options", False, PACKED, True, PACKED),
-    ("change rows before it, and call it last", True, (*PACKED, "value string"), True, PACKED),
+    ("change rows before `partitioned`, ", True, (*PACKED, "value string"), True, PACKED),
     ("give the option topic, or a column topic", False, ("value string",), True, ("value string",)),
     (
         "give the option topic, or a column topic",

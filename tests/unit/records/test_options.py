@@ -114,7 +114,7 @@ def test_isolation(given: dict[str, str], level: Isolation) -> None:
     [
         ({"startingOffset": "earliest"}, "startingoffset: unknown option; did you mean starting"),
         ({"path": "orders"}, "path: unknown option; remove it"),
-        ({"assign": '{"o":[0]}'}, "subscribe and assign given; give one of"),
+        ({"assign": '{"o":[0]}'}, "subscribe and assign are given; give exactly one of"),
         ({"startingOffsets": "latest"}, "a batch cannot begin at the end"),
         ({"startingOffsets": '{"orders":{"0":-1}}'}, "a batch cannot begin at the end"),
         ({"endingOffsets": "earliest"}, "reading cannot end at the start"),
@@ -190,7 +190,7 @@ def test_a_pattern_that_is_none(pattern: str) -> None:
 
 
 def test_no_topic_at_all() -> None:
-    with pytest.raises(ConfigError, match="no topic given; give one of subscribe, "):
+    with pytest.raises(ConfigError, match="no topic is given; give exactly one of subscribe, "):
         parse_options({"kafka.bootstrap.servers": "b:1"}, is_stream=False)
 
 
@@ -233,8 +233,8 @@ def test_keys_and_options_of_writers_are_accepted_with_a_warning(
             "auto.offset.reset",
             "Spark ignores Kafka's keys without the prefix kafka.; write startingOffsets",
         ),
-        ("inferSchema", "Spark's Kafka source does not have it"),
-        ("spark.streaming.backpressure.enabled", "Spark's Kafka source does not have it"),
+        ("inferSchema", "Spark's Kafka source does not have this option"),
+        ("spark.streaming.backpressure.enabled", "Spark's Kafka source does not have this option"),
         ("kafka.poll.interval.of.nobody", "Kafka's clients do not have this key"),
         (
             "kafka.consumer.commit.groupid",

@@ -197,7 +197,7 @@ def test_rows_of_an_earlier_range_are_refused() -> None:
     encoder = RangeEncoder(RANGES, codec=Codec.LZ4, max_bytes=1 << 20, now_ms=NOW)
     first, second = (next(rows_of_range(RANGES[at])) for at in (0, 1))
     encoder.add(second)
-    with pytest.raises(ClusterError, match="another order"):
+    with pytest.raises(ClusterError, match="changes their order"):
         encoder.add(first)
 
 

@@ -116,8 +116,8 @@ class Appender:
         for tp, log in self._logs.items():
             if log.rows_of_others:
                 raise written_twice_error(
-                    f"{tp} has {log.rows_of_others.total()} rows that this task, which wrote "
-                    f"{log.row_count} there, does not have"
+                    f"this task wrote {log.row_count} rows to {tp}, which also has "
+                    f"{log.rows_of_others.total()} rows that the task does not have"
                 )
         return {tp: log.row_count for tp, log in self._logs.items()}
 
@@ -286,8 +286,8 @@ def _digest(log: _PartitionLog, table: Table, row: int) -> bytes:
 def written_twice_error(what: str) -> ClusterError:
     """Return the error for a partition that two tasks wrote, or that one task wrote in two ways."""
     return ClusterError(
-        f'format("twinlog"), writing: {what}: either two tasks write this partition, then give '
-        "each partition to one task: partitioned(df, options); or a task ran twice with different "
-        "rows, then write its input to a table first, and read that. Nothing was committed",
+        f'format("twinlog"), writing: {what}. Nothing was committed. If two tasks write this '
+        "partition, give each partition to one task with partitioned(df, options). If a task ran "
+        "twice with different rows, write its input to a table first, and read that table",
         code="PARTITION_SHARED",
     )

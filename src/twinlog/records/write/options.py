@@ -27,7 +27,7 @@ IGNORED: Final = {"includeHeaders": "a column `headers` is always written"}
 REFUSED_KEYS: Final = {
     "key.serializer": "keys are bytes or text; convert the column",
     "value.serializer": "values are bytes or text; convert the column",
-    "partitioner.class": "keys are partitioned as by Java's producer; or write a column partition",
+    "partitioner.class": "records are partitioned as by Java's producer, or by a column partition",
     **dict.fromkeys(("interceptor.classes", "security.providers"), "Java code cannot run here"),
 }
 """Keys of a producer that cannot have an effect, and what to do."""
@@ -70,7 +70,7 @@ def parse_write_options(given: Mapping[str, str], *, is_stream: bool) -> WriteOp
     topic = options.get("topic", "").strip()
     if "topic" in options and not topic:
         raise option_error(
-            "topic", "it is empty", "name a topic, or remove it and have a column topic"
+            "topic", "it is empty", "name a topic, or remove the option and add a column topic"
         )
     missing = options.get("missingMark", "fail").strip().lower()
     if missing not in ("fail", "write"):
@@ -111,7 +111,7 @@ def _write_id(options: Mapping[str, str], *, is_stream: bool) -> str:
         return options.get("writeId", "").strip() or str(uuid.uuid4())
     if "writeId" in options:
         raise option_error(
-            "writeId", "only batches have it", "remove it: Spark names a stream's query"
+            "writeId", "only batches have it", "remove it, because Spark identifies a stream itself"
         )
     return ""
 
@@ -127,9 +127,9 @@ def _transactional_id(options: Mapping[str, str], client: ClientProperties, writ
     if not seed:
         raise option_error(
             f"kafka.{TRANSACTIONAL_ID}",
-            "missing, and there is no option checkpointLocation to derive one from (the session's "
-            "spark.sql.streaming.checkpointLocation is not visible here)",
-            "write one of them; each query needs its own ID",
+            "missing, and an ID cannot be derived without the option checkpointLocation (the "
+            "session's spark.sql.streaming.checkpointLocation is not visible here)",
+            "write one of the two options; each query needs its own ID",
         )
     return f"twinlog-{hashlib.sha256(seed.rstrip('/').encode()).hexdigest()[:20]}"
 

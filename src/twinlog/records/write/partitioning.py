@@ -113,7 +113,9 @@ def partitioned(df: DataFrame, options: Mapping[str, str]) -> DataFrame:
     parsed = parse_write_options({"writeId": "partitioning", **options}, is_stream=False)
     has_topic = bool(parsed.topic)
     if packing.is_packed(df.columns):
-        raise ConfigError('format("twinlog"), partitioned: it is called twice; call it once, last')
+        raise ConfigError(
+            'format("twinlog"): `partitioned` is called twice; call it once, as the last step'
+        )
     warn_of_others(check_schema(df.schema, has_topic=has_topic))
     names = [name for name in df.columns if name in TYPES and not (has_topic and name == TOPIC)]
     types = packing.column_types(has_topic=has_topic)

@@ -66,16 +66,16 @@ def check_schema(schema: StructType, *, has_topic: bool) -> tuple[str, ...]:
     is_packed = packing.is_packed(columns)
     of_batches = packing.column_types(has_topic=has_topic)
     if is_packed and has_topic == (TOPIC in columns):
-        here, before = ("an option", "without an") if has_topic else ("no", "with an")
+        here, before = ("the", "without it") if has_topic else ("no", "with it")
         raise _wrong_error(
-            f"there is {here} topic, and `partitioned` was called {before} option topic",
+            f"the writer has {here} option topic, but `partitioned` was called {before}",
             "give both the same options",
         )
     added = columns.keys() & (TYPES.keys() - of_batches.keys())
     if is_packed and (added or of_batches.keys() - columns.keys()):
         raise _wrong_error(
             "columns were added to the result of `partitioned`, or removed from it",
-            "change rows before it, and call it last",
+            "change rows before `partitioned`, which must be the last step",
         )
     types = {name: (kind,) for name, kind in of_batches.items()} if is_packed else TYPES
     for name, kinds in types.items():
@@ -86,7 +86,8 @@ def check_schema(schema: StructType, *, has_topic: bool) -> tuple[str, ...]:
     others = [name for name in columns if name not in types]
     if VALUE not in columns and not is_packed:
         hint = suggestion(VALUE, others) if others else ""
-        raise _wrong_error("there is no column value", hint or "alias one, as string or binary")
+        todo = "give a string or binary column the alias value"
+        raise _wrong_error("there is no column value", hint or todo)
     if not has_topic and TOPIC not in columns:
         raise _wrong_error("there is no topic", "give the option topic, or a column topic")
     return tuple(name for name in others if name not in OF_READING)
@@ -95,7 +96,7 @@ def check_schema(schema: StructType, *, has_topic: bool) -> tuple[str, ...]:
 def warn_of_others(columns: Sequence[str]) -> None:
     """Warn about columns that records do not have."""
     if columns:
-        log.warning("columns that records do not have are ignored: %s", ", ".join(columns))
+        log.warning("columns that Kafka records do not have are ignored: %s", ", ".join(columns))
 
 
 class RowPartitioner:
@@ -200,9 +201,9 @@ def partitions_of(client: ClusterClient, topic: str) -> int:
     except ClusterError as error:
         if error.code != TOPIC_MISSING:
             raise
-        todo = "create it with the partitions and configs that it needs, then write again"
+        todo = "create a new topic with its partitions and configs first"
         raise missing_topic_error(
-            client, [topic], error, f"a write does not create topics: {todo}"
+            client, [topic], error, f"A write does not create topics, so {todo}"
         ) from None
     return len(metadata.topics[topic].partitions)
 
@@ -313,7 +314,7 @@ def _keyed_by_content(table: Table) -> Table:
 
 def _check_partition(topic: str, partition: int | None, count: int) -> None:
     if partition is None or not 0 <= partition < count:
-        raise invalid_error(f"{topic} has no partition {partition}, it has {count}")
+        raise invalid_error(f"rows have partition {partition}, but {topic} has {count} partitions")
 
 
 def _in_row_order(parts: Sequence[array[int]]) -> array[int]:
@@ -329,6 +330,6 @@ def _wrong_error(what: str, todo: str) -> ConfigError:
 def invalid_error(what: str) -> ClusterError:
     """Return the error for rows that cannot be written as records."""
     return ClusterError(
-        f'format("twinlog"), writing: {what}: filter or convert them; nothing was committed',
+        f'format("twinlog"), writing: {what}: filter or convert these rows; nothing was committed',
         code="ROW_INVALID",
     )

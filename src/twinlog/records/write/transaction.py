@@ -75,9 +75,9 @@ log = logging.getLogger(__name__)
 
 FENCED: Final = ProducerFenced(
     "WRITER_FENCED",
-    "another run of the same query or write has begun since, or this one took longer than "
-    "kafka.transaction.timeout.ms: if no other run is active, start it again; committed rows are "
-    "recognised",
+    "another run of the same query or write has begun since, or this run took longer than "
+    "kafka.transaction.timeout.ms: if no other run is active, start the query again; committed "
+    "rows are not written twice",
 )
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 
@@ -210,9 +210,9 @@ def _mark(
     if invalid and is_strict:
         committed = answer[invalid[0]]
         raise _differs_error(
-            f"group {group} has offset {committed.offset} of {invalid[0]}, and its metadata "
-            f"({committed.metadata[:80]}) is not that of micro-batch {committed.offset} on this "
-            "cluster: a mirror has translated it, or another client committed it"
+            f"group {group} has offset {committed.offset} of {invalid[0]}, but the offset's "
+            f"metadata ({committed.metadata[:80]}) is not that of micro-batch {committed.offset} "
+            "on this cluster, because a mirror translated the offset or another client committed it"
         )
     return mark
 
@@ -232,16 +232,17 @@ def _is_repeated(last_mark: CommitMark | None, mark: CommitMark, options: WriteO
         if last_mark.rows == mark.rows:
             return True
         raise _differs_error(
-            f"micro-batch {batch} is committed with {last_mark.rows} rows, and now has {mark.rows}",
+            f"micro-batch {batch} is committed with {last_mark.rows} rows, but now has {mark.rows}",
             options.write_id,
         )
     if last > batch:
-        raise _differs_error(f"micro-batch {last} is committed, but {batch} should be written")
+        what = f"micro-batch {last} is committed, but micro-batch {batch} should be written"
+        raise _differs_error(what)
     if last < batch - 1 and options.topic and options.needs_mark:
         known = (
-            "no earlier one is committed"
+            "no earlier micro-batch is committed"
             if last_mark is None
-            else f"the last committed one is {last}"
+            else f"the last committed micro-batch is {last}"
         )
         raise _differs_error(f"micro-batch {batch} should be written, but {known}")
     return False
@@ -254,8 +255,8 @@ def _require_all_rows(
     state = opened.describe()
     if not state.is_open or state.identity != opened.identity:
         raise ClusterError(
-            f"cluster {client.alias}: transaction of {opened.transactional_id} is no longer "
-            f"open: {FENCED.why}",
+            f"cluster {client.alias}: the transaction of transactional ID "
+            f"{opened.transactional_id} is no longer open: {FENCED.why}",
             code=FENCED.code,
         )
     tps = {tp for tp in state.tps if tp.topic != OFFSETS_TOPIC} | rows.keys()
@@ -315,10 +316,10 @@ def _end_epoch(opened: Transactions, batch: int) -> None:
         opened.end_epoch()
     except TwinlogError as error:
         log.warning(
-            "%s: micro-batch %d is committed, and its rows are visible when all leaders of "
-            "partitions are available; its epoch could not be ended yet. The next write with this "
-            "ID does so. Until then, a late run of a task could open a transaction, for which "
-            "readers with read_committed wait for up to kafka.transaction.timeout.ms: %s",
+            "%s: micro-batch %d is committed, and its rows become visible when all leaders are "
+            "available. The producer's epoch could not be ended yet; the next write with this ID "
+            "ends it. Until then, a late run of a task could open a transaction, for which readers "
+            "with read_committed would wait for up to kafka.transaction.timeout.ms: %s",
             opened.group,
             batch,
             error,
@@ -351,8 +352,8 @@ def _warn_of_old(client: ClusterClient, messages: Sequence[TaskResult]) -> None:
         age_ms = time.time_ns() // 1_000_000 - oldest[topic]
         if kept_ms != NO_LIMIT and age_ms > kept_ms:
             log.warning(
-                "%s: rows are up to %d hours old by their timestamps, and the topic retains %d "
-                "hours (retention.ms): brokers delete such rows within minutes",
+                "%s: rows are up to %d hours old by their timestamps, but the topic retains %d "
+                "hours (retention.ms), so brokers delete such rows within minutes",
                 topic,
                 age_ms // 3_600_000,
                 kept_ms // 3_600_000,
@@ -369,9 +370,9 @@ def _warn_of_growth(client: ClusterClient, topic: str, placed_among: int) -> Non
         return
     if count != placed_among:
         log.warning(
-            "%s has %d partitions now, but rows are partitioned among the %d that it had when "
-            "`partitioned` was called: keys are not in the partitions of Java's producers. Call it "
-            "again; restart a stream",
+            "%s has %d partitions, but `partitioned` was called when it had %d, so rows are not in "
+            "the partitions that Java's producers choose. Call `partitioned` again. If this is a "
+            "stream, restart it",
             topic,
             count,
             placed_among,
@@ -380,14 +381,15 @@ def _warn_of_growth(client: ClusterClient, topic: str, placed_among: int) -> Non
 
 def _differs_error(what: str, write_id: str = "") -> ClusterError:
     advice = (
-        "the checkpoint is not the one that wrote last, or the query has moved to another cluster, "
-        "or brokers have expired the mark (offsets.retention.minutes), or the transactional ID "
-        "was changed; compare the topic with the query's input, then begin with a new checkpoint "
-        "and transactional ID where it ends, or resume once with missingMark=write"
+        "Possible causes: another checkpoint wrote last, the query has moved to another cluster, "
+        "brokers have expired the mark (offsets.retention.minutes), or the transactional ID was "
+        "changed. Compare the topic with the query's input. If the topic lacks the micro-batch, "
+        "resume once with missingMark=write. If it has some of the rows, or the resumed query "
+        "fails again, begin after the topic's last row with a new checkpoint and transactional ID"
     )
     if write_id:
-        advice = f"writeId {write_id} names one write; give each other write its own writeId"
+        advice = f"The writeId {write_id} identifies one write; give each write its own writeId"
     return ClusterError(
-        f'format("twinlog"), writing: {what}: {advice}. Nothing was committed now',
+        f'format("twinlog"), writing: {what}. {advice}. This run committed nothing',
         code="MARK_DIFFERS",
     )

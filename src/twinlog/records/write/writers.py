@@ -32,7 +32,7 @@ def begin_write(options: WriteOptions, schema: StructType, *, overwrite: bool) -
     """Check the schema, and begin a transaction. Raises TwinlogError."""
     if overwrite:
         raise ConfigError(
-            'format("twinlog"), writing: a topic can only be appended to: use mode("append")'
+            'format("twinlog"), writing: rows can only be appended to a topic: use mode("append")'
         )
     warn_of_others(check_schema(schema, has_topic=bool(options.topic)))
     return transaction.begin(options, partition_count(schema))
@@ -103,7 +103,8 @@ def write_rows(
         turn = context.partitionId() + int(context.getLocalProperty(BATCH_ID) or 0)
     if not query:
         raise EnvironmentMissing(
-            f"Spark does not pass its tasks the query ID ({QUERY_ID}), as Spark 4.1 to 4.3 do"
+            f"this version of Spark does not pass the query ID ({QUERY_ID}) to tasks. Use Spark "
+            "4.1 to 4.3"
         )
     with connected(options.cluster()) as client:
         joined = transactions(client, options, query, begun.identity)
