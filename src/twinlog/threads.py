@@ -254,8 +254,8 @@ class ThreadWatch:
                 self.dead = self.dead or f"thread {name} died of {of}"
                 fail(
                     ThreadDied(
-                        f"thread {name} died of {of}; this process ends so that it is restarted: "
-                        "report it with the traceback"
+                        f"thread {name} died of {of}; this process ends so that it is restarted. "
+                        "Report this error with the traceback"
                     )
                 )
             before(arguments)

@@ -274,7 +274,7 @@ ROW_BY_ROW: Final[dict[str, Transform]] = {
 REFUSED: Final[dict[str, tuple[Transform, str]]] = {
     "aggregation": (
         lambda rows: rows.groupBy("key").count(),
-        "its plan has an aggregation (Aggregate), which needs more than one record",
+        "the transform's plan has an aggregation (Aggregate), which needs more than one record",
     ),
     "join": (lambda rows: rows.join(rows.select("key"), "key"), "a join (Join)"),
     "sort": (lambda rows: rows.orderBy("offset"), "a sort (Sort)"),
@@ -292,24 +292,33 @@ REFUSED: Final[dict[str, tuple[Transform, str]]] = {
     "repartition": (lambda rows: rows.repartition(3, "key"), "a repartitioning (Repart"),
     "subquery": (
         sql("SELECT * FROM records WHERE offset > (SELECT max(offset) FROM records)"),
-        "its plan has a subquery (in Filter)",
+        "the transform's plan has a subquery (in Filter)",
     ),
-    "no offset": (lambda rows: rows.drop("offset"), "it returns no column offset"),
+    "no offset": (lambda rows: rows.drop("offset"), "the transform returns no column offset"),
     "another offset": (
         lambda rows: rows.withColumn("offset", F.col("offset") + 1),
-        "it changes the column offset",
+        "the transform changes the column offset",
     ),
     "another partition": (
         lambda rows: rows.withColumn("partition", F.lit(0)),
-        "it changes the column partition",
+        "the transform changes the column partition",
     ),
     "other data": (
         lambda rows: rows.sparkSession.createDataFrame([], rows.schema),
-        "it reads other data",
+        "the transform reads other data",
     ),
-    "cache": (lambda rows: rows.where("offset > 1").cache().drop("size"), "it caches records"),
-    "checkpoint": (lambda rows: rows.localCheckpoint(), "it reads other data (LogicalRDD)"),
-    "late checkpoint": (lambda rows: rows.localCheckpoint(eager=False), "it reads other data"),
+    "cache": (
+        lambda rows: rows.where("offset > 1").cache().drop("size"),
+        "the transform caches records",
+    ),
+    "checkpoint": (
+        lambda rows: rows.localCheckpoint(),
+        "the transform reads other data (LogicalRDD)",
+    ),
+    "late checkpoint": (
+        lambda rows: rows.localCheckpoint(eager=False),
+        "the transform reads other data",
+    ),
 }
 WRONG: Final[dict[str, tuple[Callable[[DataFrame], Any], str, str]]] = {
     "no key": (
@@ -325,7 +334,7 @@ WRONG: Final[dict[str, tuple[Callable[[DataFrame], Any], str, str]]] = {
     "number": (
         lambda rows: rows.withColumn("value", F.length("value")),
         "TRANSFORM_COLUMNS",
-        "it returns the column value as int, not as binary or string; cast it",
+        "the transform returns the column value as int, not as binary or string; cast it",
     ),
     "nothing": (lambda rows: None, "TRANSFORM_FAILED", "it returned NoneType, not a DataFrame"),
     "missing column": (
@@ -382,7 +391,7 @@ def test_functions_of_a_file_that_cannot_run(
         "script_in_tests:f": "cannot be imported: SystemExit: 0",
         "odd_in_tests:f": "cannot be imported: AttributeError: module 'odd_in_tests' has no attri",
         "odd_in_tests:number": "odd_in_tests:number is not a function, but int; name a function",
-        "odd_in_tests:limit": "its plan has a limit (GlobalLimit)",
+        "odd_in_tests:limit": "the transform's plan has a limit (GlobalLimit)",
         "odd_in_tests:other": "give each route a flow of its own with a filter",
     }
     found = {}
@@ -563,5 +572,7 @@ def test_a_check_runs_the_functions_and_names_unsupported_operators(trial: Trial
     assert f"transform transforms.s0 of .*: {columns}" in text
     assert f"transform mask of {trial.topic}: {columns}" in text
     assert "on which a transform fails go to mm2-twinlog-dead-letters.A.internal\n" in text
-    refused = r"mm2.properties:\d+: A->B.twinlog.transforms.newest.function: its plan has a limit "
-    assert re.search(refused + r"\(GlobalLimit\), .* \[TRANSFORM_NOT_ROW_BY_ROW\]", text)
+    refused = r"mm2.properties:\d+: A->B.twinlog.transforms.newest.function: the transform's plan "
+    assert re.search(
+        refused + r"has a limit \(GlobalLimit\), .* \[TRANSFORM_NOT_ROW_BY_ROW\]", text
+    )

@@ -112,7 +112,7 @@ def test_a_dataframe_is_read_over_spark_connect_and_a_mirror_is_refused(
     said = over_connect(CONNECT, source_cluster.bootstrap, topic)
     assert said == ["[1, 3, 5, 7, 9]", "pyspark.sql.connect.session [1, 3, 5, 7, 9]"]
     said = over_connect(CONNECT + MIRROR, source_cluster.bootstrap, topic)
-    assert "as with Spark Connect, on which lanes do not run: use a session of" in said[-1]
+    assert "which lanes need (a session of Spark Connect has none): use a session of" in said[-1]
     assert said[-1].endswith("[ENVIRONMENT]")
 
 

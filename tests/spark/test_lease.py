@@ -219,8 +219,8 @@ def test_a_lease_that_is_cancelled_at_once_never_starts_a_lane(driver: Driver) -
 @pytest.mark.parametrize(
     ("script", "mode", "why"),
     [
-        ("", 0o644, "cannot be started: {python}: Permission denied; it is set by PYSPARK_PYTHON"),
-        (None, 0, "cannot be started: {python}: No such file or directory; it is set by"),
+        ("", 0o644, "cannot be started: {python}: Permission denied; PYSPARK_PYTHON sets this"),
+        (None, 0, "cannot be started: {python}: No such file or directory; PYSPARK_PYTHON sets"),
         ("echo No module named pyspark >&2; exit 1", 0o755, "ended: No module named pyspark"),
     ],
     ids=["closed", "missing", "broken"],
@@ -272,8 +272,8 @@ def test_slots_of_a_given_master_are_counted_and_too_few_are_one_line(
     assert task_slots(engine.context, 8) == 6
     (line,) = caplog.messages
     assert line == (
-        "local[6,2] offers 6 task slots, but lanes and the next lease need 8: fewer lanes are "
-        "used; add cores, or set tasks.max or --lanes lower"
+        "local[6,2] offers 6 task slots, but lanes and the next lease need 8, so fewer lanes are "
+        "used; add cores, or lower tasks.max or --lanes"
     )
 
 

@@ -54,9 +54,9 @@ def security_settings(
     if may_be_open:
         return dict(OPEN)
     raise ConfigError(
-        f"{master} creates no secret of its own, and {SECRET} is not set: {NEEDED_BECAUSE}; set "
-        f"`spark.authenticate true`, `spark.network.crypto.enabled true` and one long random "
-        f"`{SECRET}` in conf/spark-defaults.conf of the master, of every worker and here "
-        f"(SPARK_CONF_DIR), or, if no other client reaches those ports, pass {FLAG}",
+        f"{master} creates no secret of its own, and {SECRET} is not set, but {NEEDED_BECAUSE}. "
+        "Set `spark.authenticate true`, `spark.network.crypto.enabled true` and one long random "
+        f"`{SECRET}` in conf/spark-defaults.conf of the master, of every worker and of this host "
+        f"(SPARK_CONF_DIR). If no other client can reach Spark's ports, pass {FLAG} instead",
         code="SPARK_UNAUTHENTICATED",
     )

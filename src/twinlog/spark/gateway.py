@@ -295,6 +295,6 @@ def ensure_open_files() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (more, hard))
             return
     raise EnvironmentMissing(
-        f"too few open files: {soft} are allowed (ulimit -n), and Spark's JVM needs {NEEDED}: "
-        f"run `ulimit -n {WANTED}` before, or set LimitNOFILE={WANTED} in the systemd unit"
+        f"too few open files: {soft} are allowed (ulimit -n), but Spark's JVM needs {NEEDED}: "
+        f"run `ulimit -n {WANTED}` first, or set LimitNOFILE={WANTED} in the systemd unit"
     )

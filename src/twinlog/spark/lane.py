@@ -56,7 +56,7 @@ def _await_work(channel: ChannelClient) -> list[Any]:
             messages = channel.receive()
         except Disconnected as error:
             raise TwinlogError(
-                f"no work for this lane: {error.message}", code="LANE_WITHOUT_WORK"
+                f"this lane got no work: {error.message}", code="LANE_WITHOUT_WORK"
             ) from None
         if messages:
             return messages

@@ -230,11 +230,11 @@ def reason_of(text: str) -> str:
     if unstarted := _NO_START.search(text):
         python, why = unstarted.groups()
         return (
-            f"the lanes' Python cannot be started: {python}: {why}; it is set by PYSPARK_PYTHON, "
-            "and every executor must be able to run it as its own user"
+            f"the lanes' Python cannot be started: {python}: {why}; PYSPARK_PYTHON sets this path, "
+            "and each executor's user must be able to run it"
         )
     if said := _WORKER_SAID.search(text):
-        words = said.group(1).strip().splitlines() or ["without a word"]
+        words = said.group(1).strip().splitlines() or ["it printed nothing"]
         return f"the lanes' Python ended: {words[-1].strip()}"
     for pattern in (_LAST_WORDS, _CAUSE, _LOST_TASK, _THROWN):
         if matches := pattern.findall(text):

@@ -124,8 +124,8 @@ def task_slots(
         time.sleep(0.1)
     if 0 < slots < wanted_slots:
         log.warning(
-            "%s offers %d task slots, but lanes and the next lease need %d: fewer lanes are used; "
-            "add cores, or set tasks.max or --lanes lower",
+            "%s offers %d task slots, but lanes and the next lease need %d, so fewer lanes are "
+            "used; add cores, or lower tasks.max or --lanes",
             context.master,
             slots,
             wanted_slots,

@@ -119,8 +119,8 @@ def spark_options(
         )
     if archive is not None and master is None:
         raise UsageError(
-            "--archive is for executors of a Spark cluster: give its --master as well, or leave "
-            "--archive out"
+            "--archive is for executors of a Spark cluster: pass the cluster's --master as well, "
+            "or omit --archive"
         )
     for key in NEEDED.keys() & requested.keys():
         if requested[key] != NEEDED[key]:
@@ -128,7 +128,7 @@ def spark_options(
     if os.environ.get("SPARK_REMOTE") or "spark.remote" in properties:
         raise EnvironmentMissing(
             "SPARK_REMOTE or spark.remote is set, but lanes do not run over Spark Connect: unset "
-            "it, and name the cluster's own master with --master"
+            "both, and pass the cluster's own master with --master"
         )
     if properties_file is None and not is_local(master):
         properties = {**_defaults(), **requested}
@@ -136,8 +136,8 @@ def spark_options(
     if mode != CLIENT:
         raise UsageError(
             f"deploy mode {mode}: `twinlog` is the driver itself, so only the mode client is "
-            "possible: leave --deploy-mode and spark.submit.deployMode out, or start "
-            "twinlog/__main__.py by `spark-submit --deploy-mode cluster`"
+            "possible: omit --deploy-mode and spark.submit.deployMode, or start "
+            "twinlog/__main__.py with `spark-submit --deploy-mode cluster`"
         )
     return SparkOptions(
         master=master,

@@ -24,7 +24,7 @@ def prepare() -> None:
     if archive.exists():
         return
     new = unfinished(archive)
-    with usable(archive.parent, "run it as a user who may write there"):
+    with usable(archive.parent, "run this command as a user who may write to this folder"):
         archive.parent.mkdir(parents=True, exist_ok=True)
         new.touch()  # if the folder is not writable, fail now instead of after a minute
         new.unlink()
@@ -38,7 +38,7 @@ def prepare() -> None:
         engine.gateway.stop(_ENDS_WITHIN_S)
     if engine.gateway.is_killed:  # the JVM may have been killed while it wrote the archive
         new.unlink(missing_ok=True)
-        raise EnvironmentMissing("the archive of Spark's classes was not written; run it again")
+        raise EnvironmentMissing("the archive of Spark's classes was not written; try again")
     install_archive(archive)
 
 

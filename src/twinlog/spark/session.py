@@ -287,14 +287,14 @@ def session_options(spark: Any, *, may_be_open: bool) -> SparkOptions:
     if conf.get(SPECULATION) == "true":
         raise ConfigError(
             f"this session has {SPECULATION} true, which could start a second writer for a lane: "
-            f"create it with {SPECULATION} false"
+            f"create the session with {SPECULATION} false"
         )
     missing = [f"{k} {v}" for k, v in AUTHENTICATED.items() if conf.get(k) != v]
     if missing and not may_be_open:
         raise ConfigError(
-            f"this session lacks {', '.join(missing)}: {NEEDED_BECAUSE}; create it with these "
-            "settings, or, if no other client reaches those ports, pass "
-            "allow_unauthenticated_spark=True",
+            f"this session lacks {', '.join(missing)}, but {NEEDED_BECAUSE}. Create the session "
+            "with these settings. If no other client can reach Spark's ports, pass "
+            "allow_unauthenticated_spark=True instead",
             code="SPARK_UNAUTHENTICATED",
         )
     return SparkOptions(master=context.master, user_settings=conf, context=context)
@@ -309,8 +309,8 @@ def _context_of(spark: Any) -> SparkContext:
         context = None
     if not isinstance(context, SparkContext):
         raise EnvironmentMissing(
-            "this session has no SparkContext, as with Spark Connect, on which lanes do not run: "
-            "use a session of the cluster's own driver, or `twinlog mirror --master`"
+            "this session has no SparkContext, which lanes need (a session of Spark Connect has "
+            "none): use a session of the cluster's own driver, or `twinlog mirror --master`"
         )
     return context
 

@@ -115,4 +115,4 @@ def _next_message(channel: ChannelClient) -> Any:
         if messages:
             return messages[0]
         select.select([channel], [channel] if channel.wants_write else [], [], 0.25)
-    raise Disconnected("the driver did not answer in time", code="CHANNEL_LOST")
+    raise Disconnected("the driver did not respond in time", code="CHANNEL_LOST")

@@ -103,7 +103,7 @@ class LanePortWatch:
                             self.offers.put((address, offer))
                         pause.reset()
             except TwinlogError as error:
-                log.info("a lane offered no records: %s", error)
+                log.info("the connection to a lane's port failed: %s", error)
                 time.sleep(pause.next_s())
                 if pause.failures == REPORTED_AFTER and address in self.ports:
                     log.warning(
@@ -312,11 +312,7 @@ def run(work: TransformsWork, watch: LanePortWatch, say: Callable[[Message], Non
 
         def exceeded(used: int) -> None:
             limit = f"{TRANSFORMS_MEMORY} = {work.memory_bytes}"
-            say(
-                failed(
-                    application.ended_error(f"its processes used {used} bytes, more than {limit}")
-                )
-            )
+            say(failed(application.ended_error(f"processes used {used} bytes, more than {limit}")))
             os._exit(1)
 
         threading.Thread(

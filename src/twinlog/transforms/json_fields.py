@@ -115,7 +115,9 @@ def drop_json(*paths: str, column: str = VALUE, not_json: NotJson = "fail") -> T
     >>> slim = drop_json("$.cvc", "$.items[*].internal")
     """
     if any(path.rstrip().endswith("[*]") for path in paths):
-        raise ConfigError("drop_json: a path must end with a field, not with [*]; name the array")
+        raise ConfigError(
+            "drop_json: a path must end with a field, not with [*]; write the array's path"
+        )
     return _edited(paths, None, "drop_json", column, not_json)
 
 

@@ -27,7 +27,7 @@ def load_transform(config: TransformConfig) -> Transform:
     # the module may raise any exception, or end the process as a script does
     except (Exception, SystemExit) as error:
         what = f"{config.function} cannot be imported: {type(error).__name__}: {error}"
-        todo = "it must be importable where this command runs: install it, or set PYTHONPATH"
+        todo = "install the module where this command runs, or set PYTHONPATH"
         raise refuse(config.origin, what, todo, code=FAILED) from error
     if not callable(loaded):
         what = f"{config.function} is not a function, but {type(loaded).__name__}"
@@ -57,7 +57,7 @@ def check_transform(spark: SparkSession, config: TransformConfig) -> TransformPl
             error.what, code=error.code, file=origin.file, line=origin.line, key=origin.key
         ) from error
     if plan.routes:
-        what = f"{config.name} sets the topic of records, and a flow copies a topic to one topic"
+        what = f"{config.name} sets the topic of records, but a flow copies a topic to one topic"
         todo = (
             "keep the column topic, and give each route a flow of its own with a filter "
             "(docs/transforms.md#routing), or use the function in a stream of your own"

@@ -140,7 +140,8 @@ def _checked(spark: SparkSession, transform: Transform) -> TransformPlan:
     operators = [*_operators(plan)]
     _refuse_operators(operators, source)  # before columns, which an aggregation also lacks
     if _is_cached(result):
-        raise _refusal("it caches records, and later records would not be read", "omit cache()")
+        what = "the transform caches records, so later records would not be read"
+        raise _refusal(what, "omit cache()")
     _check_columns(result)
     result_ids, source_ids = _ids(plan), _ids(source)
     is_proven = not _OPAQUE & {operator.nodeName() for operator in operators}
@@ -148,7 +149,7 @@ def _checked(spark: SparkSession, transform: Transform) -> TransformPlan:
         changed = [name for name in _IDENTITY if result_ids[name] != source_ids[name]]
         if changed:
             raise _refusal(
-                f"it changes the column {changed[0]}, which names the record that a row comes from",
+                f"the transform changes the column {changed[0]}, which identifies a row's record",
                 "keep the columns partition and offset as they are",
             )
     return TransformPlan(
@@ -167,7 +168,7 @@ def _check_columns(result: DataFrame) -> None:
     for name, wanted in COLUMNS.items():
         if names.count(name) != 1:
             found = f"{names.count(name)} columns" if name in names else "no column"
-            what = f"it returns {found} {name}"
+            what = f"the transform returns {found} {name}"
             if name in _IDENTITY:
                 raise _refusal(what, "keep the columns partition and offset as they are")
             todo = "keep the column, or set it to NULL" if name not in names else "keep one of them"
@@ -176,7 +177,8 @@ def _check_columns(result: DataFrame) -> None:
         kind = dict(columns)[name]
         if kind not in kinds:
             raise ConfigError(
-                f"it returns the column {name} as {kind}, not as {' or '.join(kinds)}; cast it",
+                f"the transform returns the column {name} as {kind}, not as {' or '.join(kinds)}; "
+                "cast it",
                 code=WRONG_COLUMNS,
             )
 
@@ -188,12 +190,13 @@ def _refuse_operators(operators: Iterable[Any], source: Any) -> None:
         if operator.children().isEmpty():
             # a checkpoint has the same columns, but other data
             if not operator.sameResult(source) or _ids(operator) != _ids(source):
-                raise _refusal(f"it reads other data ({name})", "use the records alone")
+                raise _refusal(f"the transform reads other data ({name})", "use only the records")
         elif name not in ALLOWED:
             named = f"{_NAMES[name]} ({name})" if name in _NAMES else f"the operator {name}"
-            raise _refusal(f"its plan has {named}, which needs more than one record", _TODO)
+            what = f"the transform's plan has {named}, which needs more than one record"
+            raise _refusal(what, _TODO)
         if not operator.subqueries().isEmpty():
-            raise _refusal(f"its plan has a subquery (in {name})", _TODO)
+            raise _refusal(f"the transform's plan has a subquery (in {name})", _TODO)
 
 
 _TODO: Final = "select, filter and convert each record by itself"
@@ -213,7 +216,7 @@ def _analyzed(rows: DataFrame) -> Any:
         frame: Any = rows._jdf
     except (AttributeError, PySparkException):
         raise EnvironmentMissing(
-            "plans are checked in a session of Spark classic, and this one is Spark Connect"
+            "transforms can be checked only in a session of Spark classic, not of Spark Connect"
         ) from None
     return frame.queryExecution().analyzed()
 

@@ -305,7 +305,8 @@ class Rounds:
                 return [_smaller(original)]
             tries, failure = 0 if failures else tries + 1, part.failure
             if tries == TRIES:
-                failure = RangeFailure(offset=part.first, text=f"{error} (of several)")
+                text = f"{error} (only together with other records)"
+                failure = RangeFailure(offset=part.first, text=text)
             elif failures and self._stops(failures[-1]):
                 *before, failure = failures
                 skipped += before
@@ -436,7 +437,8 @@ class Rounds:
             self.lent.send_answers([part for task in tasks for part in task], encoded)
         except TwinlogError as error:
             if error.code == TOO_LARGE:
-                raise AnswerTooLarge(f"more than {MAX_FRAME_BYTES} bytes as transformed") from error
+                what = f"the transformed records have more than {MAX_FRAME_BYTES} bytes"
+                raise AnswerTooLarge(what) from error
             raise
 
     def _limit_s(self, parts: Sequence[RangePart]) -> float:

@@ -159,6 +159,6 @@ def test_an_archive_that_no_executor_would_unpack_is_refused(
     assert (
         run_command([command, "mm2.properties", "--archive", str(tmp_path / "executors.zip")]) == 2
     )
-    assert "--archive is for executors of a Spark cluster: give its --master" in (
+    assert "--archive is for executors of a Spark cluster: pass the cluster's --master" in (
         capsys.readouterr().err
     )

@@ -115,7 +115,7 @@ def test_spark_connect_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_archive_needs_a_master(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="give its --master as well"):
+    with pytest.raises(UsageError, match="pass the cluster's --master as well"):
         spark_options(archive=tmp_path / "executors.zip")
 
 

@@ -139,7 +139,7 @@ def test_a_failure_of_no_single_record_stops_at_the_first(on_error: OnError) -> 
         on_error=on_error,
     )
     rounds.answer([part(0, first=100)])
-    text = "too much memory (of several)"
+    text = "too much memory (only together with other records)"
     assert rounds.answers[0].failure == RangeFailure(offset=100, text=text)
     assert rounds.answers[0].end == 100
     assert sum(one[0].answers and one[0].end == 1000 for one in rounds.runs) == 1 + TRIES
