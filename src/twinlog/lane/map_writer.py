@@ -302,15 +302,15 @@ class MapWriter:
             if not copy.waits_for_map:
                 continue
             error = PartitionError(
-                f"{copy.source}: rows of the offset map cannot be written: {tp} {home.problem}; "
-                "retrying",
+                f"{copy.source}: rows of the offset map cannot be written, because {tp} "
+                f"{home.problem}; retrying",
                 code="MAP_UNWRITABLE",
                 fate=Fate.RETRIABLE,
             )
             if self._is_topic_lost():
                 error = PartitionError(
-                    f"{copy.source}: the offset map topic {self.topic} was deleted on the target; "
-                    "without it nothing more is copied; rebuild it from both logs with twinlog "
+                    f"{copy.source}: the offset map topic {self.topic} was deleted on the target, "
+                    "so nothing more is copied; rebuild the map from both logs with twinlog "
                     "offsets rebuild",
                     code="MAP_MISSING",
                     fate=Fate.RETRIABLE,

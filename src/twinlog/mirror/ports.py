@@ -89,7 +89,7 @@ def answer_of(
     answers: Mapping[TopicPartition, T],
     tp: TopicPartition,
     view: LogReader,
-    missing: str = "its leader does not answer for it",
+    missing: str = "the partition's leader returned no result",
 ) -> T:
     """Return the result for `tp`. If it has none, raise its error in `view.problems` or, without
     one, a PartitionError (NO_LEADER) with the text `missing`.

@@ -235,7 +235,8 @@ def _group_offsets(
         )
     rest = [tp for tp in tps if tp not in out]
     if rest:
-        log.warning("group %s has no offset of %s: from the log start", bound.group, rest[0])
+        what = "group %s has no offset of %s, so this partition is read from its log start"
+        log.warning(what, bound.group, rest[0])
     return out | listed_offsets(client, rest, EARLIEST, isolation)
 
 

@@ -725,16 +725,16 @@ def _fetch_error(tp: TopicPartition, error: int, position: int) -> TwinlogError:
     """Return the error of a partition whose fetch from `position` was answered with `error`."""
     if error == CORRUPT_MESSAGE:
         return CorruptData(
-            f"{tp}: from upstream offset {position}: the source reports its own log as corrupt; "
-            "see the log of its broker"
+            f"{tp}: the source's broker reports its own log as corrupt at or after upstream "
+            f"offset {position}; see the server log of this broker"
         )
     if error == OFFSET_OUT_OF_RANGE:
-        text = f"{tp}: the source no longer has the position of this copy; checking again"
+        text = f"{tp}: the source no longer has the next offset of this copy; checking again"
         return PartitionError(text, code="SOURCE_OUT_OF_RANGE", fate=Fate.RETRIABLE)
     if error == TOPIC_AUTHORIZATION_FAILED:
-        text = f"{tp}: the source denies reading: allow READ on topic {tp.topic}"
+        text = f"{tp}: the source denies reading: grant READ on topic {tp.topic} to Twinlog's user"
         return PartitionError(text, code="TOPIC_UNAUTHORIZED")
-    text = f"{tp}: the source answered with {lookup(error).name}"
+    text = f"{tp}: the source returned {lookup(error).name}"
     return PartitionError(text, code="SOURCE_REFUSED")
 
 

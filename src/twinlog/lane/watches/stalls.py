@@ -226,10 +226,10 @@ class StallWatch:
 
     def _error(self, tp: TopicPartition, stalled: StalledPartition) -> PartitionError:
         leader = self.ports.source.leaders.get(tp)
-        where = "its leader" if leader is None else f"its leader, node {leader.node}"
+        where = "the leader" if leader is None else f"the leader, node {leader.node}"
         what = (
-            f"{tp}: from upstream offset {stalled.position} the source returns nothing, though its "
-            f"log ends at {stalled.end}"
+            f"{tp}: the source returns no records from upstream offset {stalled.position} on, "
+            f"although its log ends at {stalled.end}"
         )
         if stalled.is_tiered:
             return tier_stalled_error(what, where)

@@ -456,7 +456,7 @@ class PartitionCopy:
         if self.trouble is not None and error:
             return  # an earlier response has already stopped the copy, so this error adds nothing
         if error:
-            what = f"{self.target}: upstream offset {batch.upstream} of {self.source}"
+            what = f"{self.target}: the batch at upstream offset {batch.upstream} of {self.source}"
             refused = refusal(what, self.target, batch, answer)
             if self._splitter.keeps(batch, error, refused):
                 self._send_again(now_ms)

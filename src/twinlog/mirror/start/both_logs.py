@@ -316,7 +316,7 @@ class BothLogs:
 
 
 def _read(view: LogReader, tp: TopicPartition, offset: int) -> memoryview:
-    missing = f"its leader does not answer a read at {offset}"
+    missing = f"the partition's leader returned no result for a fetch at offset {offset}"
     return answer_of(view.read({tp: offset}), tp, view, missing).records
 
 

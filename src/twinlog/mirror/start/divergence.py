@@ -109,9 +109,9 @@ def divergence_error(
     copied = f"upstream records [{begin}, {upstream})"
     if was_cut:
         return source_diverged_error(
-            f"{request.source}: the source's log was cut at {begin} and rewritten: {copied} were "
-            f"copied, the source now has other records there; {request.target} still holds the old "
-            f"ones at target offsets {held}",
+            f"{request.source}: the source's log was truncated at offset {begin} and rewritten: "
+            f"{copied} were copied, but the source now has other records at these offsets. "
+            f"{request.target} still holds the copies of the old records at target offsets {held}",
             request.target,
             held,
             lost=(begin, upstream),
@@ -119,8 +119,8 @@ def divergence_error(
     return findings.LogFinding(
         code="DIVERGED",
         what=(
-            f"{request.target}: target offsets {held} do not hold {copied} of {request.source}, as "
-            "the offset map requires, and no other position nearby matches"
+            f"{request.target}: according to the offset map, target offsets {held} hold {copied} "
+            f"of {request.source}, but the records differ, and no other position nearby matches"
         ),
         target=request.target,
         span=held,
