@@ -143,7 +143,7 @@ def test_ranges_outside_the_log_are_reported_exactly(
 
     assert side.export("--from", "100", "--to", "120", name="nothing") == 1
     error = capsys.readouterr().err
-    assert "has no offset of [100, 120): its log is [37, 100)" in error
+    assert "has no offset in [100, 120): its log is [37, 100)" in error
     assert "[OUTSIDE_LOG]" in error
     assert not (side.folder / "nothing").exists()
 

@@ -232,7 +232,7 @@ def test_record_that_the_target_refuses_is_left_out_under_the_same_name(
     rig.copy_once()
     assert rig.numbers() == [0, 1, 2, 3, 5, 6]
     assert quarantine_topic(Flow.of(rig.flow)) not in topic_names(rig.target)
-    assert "has gone since" in refused(rig, 6, capsys)
+    assert "has reported nothing since" in refused(rig, 6, capsys)
 
 
 def test_corrupt_batch_is_left_out_as_a_whole(rig: Rig, capsys: pytest.CaptureFixture[str]) -> None:

@@ -177,7 +177,7 @@ class Export:
         self.span = Span(max(asked.first, log.first), min(asked.next, log.next))
         if self.span.first >= self.span.next:
             raise FlowError(
-                f"cluster {client.alias}: {tp} has no offset of {asked}: its log is {log}",
+                f"cluster {client.alias}: {tp} has no offset in {asked}: its log is {log}",
                 code=OUTSIDE,
             )
         self.counts = Counts(

@@ -96,8 +96,8 @@ class FlowTranslation:
         if translated.to_offset is None:
             where = self._target.alias
             raise FlowError(
-                f"{where} has no offset map of {tp}, so Twinlog has copied nothing of it: check "
-                "the name (with --reverse it is a target topic)",
+                f"{where} has no offset map of {tp}, so Twinlog has copied nothing of this "
+                "partition: check the topic's name (with --reverse, the name on the target)",
                 flow=self._config.flow,
                 code="NOT_COPIED",
             )

@@ -283,8 +283,9 @@ class OffsetReset:
             goal_offset = fit_to_log(goal, then, log)
             if goal_offset is None:
                 raise FlowError(
-                    f"cluster {self._client.alias}: group {group} has no offset of {tp} to shift "
-                    "from: leave its topic out, or choose another kind of reset",
+                    f"cluster {self._client.alias}: group {group} has no committed offset of {tp} "
+                    f"that can be shifted: leave topic {tp.topic} out, or choose another kind of "
+                    "reset",
                     code="NO_OFFSETS",
                 )
             yield ResetOffset(
@@ -344,16 +345,17 @@ class OffsetReset:
         where = f"cluster {self._client.alias}: group {plan.group}"
         if moved:
             raise FlowError(
-                f"{where} has moved since it was checked ({first_few(map(str, moved))}), so its "
-                "offsets are not changed: run it again, with its consumers stopped",
+                f"{where}: its offsets have changed since the check "
+                f"({first_few(map(str, moved))}), so nothing is set. Stop the group's consumers, "
+                "and run the command again",
                 code="GROUP_ACTIVE",
             )
         seen = self._client.metadata(sorted(plan.topic_ids)).topics
         newer = [t for t, topic_id in plan.topic_ids.items() if seen[t].topic_id != topic_id]
         if newer:
             raise FlowError(
-                f"{where} is not changed: {first_few(newer)} was deleted or re-created after the "
-                "check: run it again",
+                f"{where} is not changed, because {first_few(newer)} was deleted or re-created "
+                "after the check: run the command again",
                 code="NO_OFFSETS",
             )
         logs = self._logs(Goal(kind=GoalKind.EARLIEST), [offset.tp for offset in plan.offsets])
@@ -407,8 +409,8 @@ class OffsetReset:
                 f"restored ({first_few(map(str, left))})"
             )
         return FlowError(
-            f"cluster {self._client.alias}: group {plan.group}: the offset of {tp} was "
-            f"refused, and {rest}: {error}",
+            f"cluster {self._client.alias}: group {plan.group}: the coordinator refused the offset "
+            f"of {tp}: {error}; {rest}",
             code=error.code,
         )
 
@@ -421,12 +423,12 @@ class OffsetReset:
         )
 
     def _kind_error(self, group: Group) -> FlowError:
-        kind = f"one of protocol {group.protocol_type}"
+        why = f"its protocol is {group.protocol_type}"
         if is_own_group(group.name):
-            kind = "one of Twinlog's own"
+            why = "it is one of Twinlog's own groups"
         return FlowError(
-            f"cluster {self._client.alias}: group {group.name} has no offsets of consumers: it is "
-            f"{kind}, so check its name",
+            f"cluster {self._client.alias}: group {group.name} has no consumer offsets, because "
+            f"{why}: check the group's name",
             code="NO_OFFSETS",
         )
 

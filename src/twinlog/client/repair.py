@@ -46,8 +46,9 @@ from twinlog.survey.state_reader import leader_status, state_rows
 READ_BYTES: Final = 1 << 20
 NOT_ACCEPTABLE: Final = {
     "TAKEN_OVER": (
-        "other clients write to this topic on purpose: stop producing to the source, or stop "
-        "these clients, save their records (twinlog export), and copy the topic again"
+        "other clients write to this topic on purpose. If the topic has moved to the target, stop "
+        "its producers on the source. Otherwise stop these clients, save their records (twinlog "
+        "export), and copy the topic again"
     ),
     "GAP_WRITTEN": (
         "acknowledged records are missing, and cannot be inserted; save the remote topic "
@@ -59,10 +60,10 @@ NOT_ACCEPTABLE: Final = {
 }
 """By code, the reason why records cannot be accepted, and what to do instead."""
 REPLAYED: Final = (
-    "a failback has begun to append the source's tail to it. If the copy resumed, it would append "
-    "these records again. Promote the topic (twinlog topic promote). If the failback was "
-    "interrupted, finish it with twinlog failback run --tail replay. To mirror the topic again, "
-    "give the source another alias, so that it gets a new remote topic [REPLAYED]"
+    "a failback has begun to append the source's tail to the remote topic. If the copy resumed, it "
+    "would append these records again. Promote the topic (twinlog topic promote). If the failback "
+    "was interrupted, finish it with twinlog failback run --tail replay. To mirror the topic "
+    "again, give the source another alias, so that it gets a new remote topic [REPLAYED]"
 )
 
 
@@ -162,8 +163,9 @@ class TopicRepair(StoppedPartitions):
         ):
             if again.found is None or again.found != line.found:
                 raise FlowError(
-                    f"{line.target}: its records have changed since they were shown; nothing was "
-                    "changed: find the client that writes there, and run the plan again",
+                    f"{line.target}: its records have changed since they were shown, so nothing "
+                    "was accepted. Find the client that writes to the topic, and run this command "
+                    "again",
                     code="REPAIR_REFUSED",
                 )
         rows = [line.wanted.encode() for line in shown if line.wanted is not None]
@@ -209,8 +211,8 @@ class TopicRepair(StoppedPartitions):
         if partition_map is None or not partition_map.runs or NO_TOPIC_ID in (source_id, target_id):
             return replace(
                 blank,
-                problem="the offset map has no row of it, or the brokers have no topic IDs, so "
-                "the positions of this flow's records are unknown",
+                problem="the offset map has no row of this partition, or the brokers have no topic "
+                "IDs, so the positions of this flow's records are unknown",
             )
         try:
             foreign = self._walk_log(target, partition_map, producers | partition_map.producers)
@@ -219,9 +221,9 @@ class TopicRepair(StoppedPartitions):
         if foreign is None:
             return replace(
                 blank,
-                problem="records of this flow are missing or duplicated there, or more than about "
-                f"{MAX_READS} MB follow the first record of another client: save the remote topic "
-                "(twinlog export), then copy it again",
+                problem="records of this flow are missing or duplicated in the remote topic, or "
+                f"more than about {MAX_READS} MB follow the first record of another client. Save "
+                "the remote topic (twinlog export), then copy it again",
             )
         acceptance = WantedAcceptance(
             flow=self._steering.flow,
@@ -264,7 +266,8 @@ class TopicRepair(StoppedPartitions):
         at = find_break(read, low=low, high=end, k=stretch.k, producers=producers)
         if at is None:
             raise FlowError(
-                f"{tp}: has no record of another client: the mirror retries automatically",
+                f"{tp} has no records of other clients, so there is nothing to accept; the mirror "
+                "retries automatically",
                 code="REPAIR_REFUSED",
             )
         return walk(read, at.offset, end, k=stretch.k, producers=producers)

@@ -169,7 +169,7 @@ class RecordSkip(StoppedPartitions):
         topic = metadata.topics.get(tp.topic)
         if topic is None or topic.error or metadata.partition(tp) is None:
             raise self._skip_refused(
-                f"the source has no partition {tp}, or it may not be described"
+                f"the source has no partition {tp}, or this user may not DESCRIBE its topic"
             )
         return topic.topic_id
 
@@ -185,16 +185,17 @@ class RecordSkip(StoppedPartitions):
             )
         if not status.is_current(int(time.time() * 1000)):
             raise self._skip_refused(
-                f"the mirror on {status.where} last reported its state at {in_iso(status.at_ms)} "
-                "and has gone since: start one, which checks whether the partition is still stopped"
+                f"the mirror on {status.where} has reported nothing since {in_iso(status.at_ms)}, "
+                f"so it is unknown whether {tp} is still stopped: start a mirror, which checks this"
             )
         for partition in status.unusual:
             if (partition.topic, partition.partition) == tp:
                 return partition
         if status.unusual_partitions > len(status.unusual):
             raise self._skip_refused(
-                f"{status.unusual_partitions} partitions have problems, and {tp} is none "
-                f"of the {len(status.unusual)} whose reason is reported: fix those first"
+                f"the mirror reports reasons for {len(status.unusual)} of the "
+                f"{status.unusual_partitions} partitions that have problems, and {tp} is not one "
+                "of these: fix the reported partitions first"
             )
         raise self._skip_refused(f"{tp} is not stopped")
 
@@ -206,10 +207,12 @@ class RecordSkip(StoppedPartitions):
         state = f"{tp} is {standing.state} with {standing.code}: {standing.message}"
         if not has(standing.code, Trait.CAN_BE_SKIPPED):
             codes = ", ".join(sorted(with_trait(Trait.CAN_BE_SKIPPED)))
-            raise self._skip_refused(f"{state}; this is not caused by a record, unlike {codes}")
+            raise self._skip_refused(
+                f"{state}; this code is not caused by a record. Skip records only for {codes}"
+            )
         poison = standing.poison
         if poison is None:
-            raise self._skip_refused(f"{state}; the exact record is unknown")
+            raise self._skip_refused(f"{state}; it is unknown which record causes this")
         if NO_TOPIC_ID not in (topic_id, poison.topic_id) and topic_id != poison.topic_id:
             raise self._skip_refused(f"{tp}: the topic was re-created since the mirror checked it")
         if poison.skip.first != offset:
@@ -310,8 +313,8 @@ class Quarantine:
                 break
         if not out:
             raise FlowError(
-                f"{tp}: the source has no record at {skip} any more, so nothing can be put into "
-                "quarantine, and nothing was changed; skip it without --quarantine",
+                f"{tp}: the source no longer has records at {skip}, so they cannot be written to "
+                "the quarantine topic. Nothing was changed. Skip them without --quarantine",
                 code="SKIP_REFUSED",
             )
         return out

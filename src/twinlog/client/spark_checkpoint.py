@@ -40,7 +40,7 @@ from twinlog.cluster.groups.group_offsets import commit_offsets, fetch_offsets
 from twinlog.cluster.topics.internal_log import readable_ends
 from twinlog.errors import FlowError, TwinlogError, UsageError, or_raise
 from twinlog.model import Flow, TopicPartition, is_own_group
-from twinlog.quantities import first_few
+from twinlog.quantities import first_few, plural
 
 FORMAT: Final = "v1"
 HEAD_LINES: Final = 2
@@ -140,7 +140,8 @@ def _noted(checkpoint: Path) -> NewestBatch:
     if not planned or not (checkpoint / "metadata").is_file():
         raise UsageError(
             f"{checkpoint} is not a checkpoint of a stream that has started: it has no file "
-            "metadata, or no files in offsets/. Copy it to a disk first if it is in an object store"
+            "`metadata`, or no files in offsets/. If the checkpoint is in an object store, copy it "
+            "to a disk first"
         )
     batch = max(planned)
     committed = max(_numbers(checkpoint / "commits"), default=-1)
@@ -163,7 +164,7 @@ def _numbers(folder: Path) -> set[int]:
 def _lines(file: Path) -> tuple[list[str], list[str]]:
     lines = file.read_text().splitlines()
     if len(lines) <= HEAD_LINES or lines[0] != FORMAT:
-        raise UsageError(f"{file}: its format is not {FORMAT}, as written by Spark 4.0 to 4.3")
+        raise UsageError(f"{file}: its format is not {FORMAT}, which Spark 4.0 to 4.3 write")
     return lines[:HEAD_LINES], lines[HEAD_LINES:]
 
 
@@ -217,14 +218,16 @@ def _translated(
         if offset.to_offset is not None and not offset.is_exact
     ]
     if missing:
-        raise _rewrite_refused(flow, missing, offsets, "Twinlog has copied nothing of it")
+        raise _rewrite_refused(
+            flow, missing, offsets, "and Twinlog has copied nothing of this partition"
+        )
     if ahead and not may_repeat:
         raise _rewrite_refused(
             flow,
             ahead,
             offsets,
-            "the mirror has not copied so far yet, so the query would read records again: let the "
-            "mirror catch up, or give --may-repeat if the source is lost",
+            "but the mirror has not copied up to this offset yet. The query would read records "
+            "again. Let the mirror catch up, or give --may-repeat if the source is lost",
         )
     return translated
 
@@ -233,8 +236,8 @@ def _rewrite_refused(
     flow: Flow, tps: Collection[TopicPartition], offsets: Offsets, why: str
 ) -> FlowError:
     first = min(tps)
-    more = f", and {len(tps) - 1} more" if len(tps) > 1 else ""
-    what = f"{first} at {offsets[first]}{more}: {why}"
+    more = f" (and {plural(len(tps) - 1, 'more partition')})" if len(tps) > 1 else ""
+    what = f"{first}{more}: the checkpoint is at offset {offsets[first]}, {why}"
     return FlowError(what, flow=flow, code="NOT_COPIED")
 
 
@@ -364,7 +367,7 @@ def _move(
         or_raise(fetch_offsets(coordinators, [group], settled=True)[group]), cluster_id
     )
     if last_mark is not None and last_mark.batch > mark.batch:
-        return f"the mark there is already at micro-batch {last_mark.batch}"
+        return f"the query's mark there is already at micro-batch {last_mark.batch}"
     names = frozenset(copy.to_topic for copy in copies if copy.topic in mark.topics)
     moved = replace(mark, topics=names)
     answer = commit_offsets(coordinators, {group: moved.offsets(cluster_id)})[group]

@@ -265,10 +265,10 @@ class FlowSteering:
             f"a failback has begun to append the tail of {first_few(sorted(topics))} to the "
             "target. If the copy resumed, it would append these records again. Nothing was "
             "changed. If that failback was interrupted, finish it with twinlog failback run --tail "
-            "replay; if it has appended nothing yet, twinlog failback abort undoes it. Otherwise "
-            "leave these topics promoted: promote them with twinlog topic promote, then the flow's "
-            "other topics can be demoted. To mirror them again, give the source another alias, so "
-            "that they get new remote topics",
+            "replay. If it has appended nothing yet, undo it with twinlog failback abort. "
+            "Otherwise leave these topics promoted. To demote the flow's other topics, first "
+            "promote these topics by name with twinlog topic promote. To mirror these topics "
+            "again, give the source another alias, so that they get new remote topics",
             flow=self.flow,
             code="REPLAYED",
         )
