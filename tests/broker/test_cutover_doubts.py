@@ -337,4 +337,4 @@ def test_records_that_are_not_replicated_yet(case: Case, monkeypatch: pytest.Mon
         monkeypatch.setattr(drain, "append_ends", unreplicated)
         code, out, err = case.commands("switchover").do(*UNFENCED, "--within", "10")
         assert (code, "[NOT_DRAINED]" in err) == (1, True), (out, err)
-        assert "replicas of the source are behind the ends of" in err
+        assert "replicas of the source are behind the log ends of" in err

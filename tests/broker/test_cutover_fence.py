@@ -139,7 +139,8 @@ def test_a_fence_that_would_keep_readers_out_is_refused(
             return one["is_open"], " ".join(one["evidence"])
 
         eventually(lambda: not gate()[0])
-        assert gate()[1] == f"{case.orders} is open without ACLs: a fence keeps readers out too"
+        shut_out = "has no ACLs, so a fence by ACL would keep readers out as well"
+        assert gate()[1] == f"{case.orders} on the source {shut_out}"
         with Mirror(case.file) as mirror:
             produce(source, case.orders, numbered(0, 10))
             eventually(lambda: case.copied(case.orders) == 10)

@@ -91,7 +91,10 @@ def test_fewer_replicas_than_at_the_source_and_another_config(
     case = Case(clusters, fresh_topic, tmp_path, capsys, factors=(3, 1))
     with Mirror(case.file) as mirror:
         eventually(case.is_copied)
-        assert case.gate("replicas") == (False, f"{case.remote} has 1 replica, {case.topic} has 3")
+        assert case.gate("replicas") == (
+            False,
+            f"{case.remote} has 1 replica, but {case.topic} has 3",
+        )
         eventually(lambda: case.gate("configs")[0])
         alter_topic_configs(case.target, case.remote, {"retention.ms": "86400000"})
         eventually(lambda: not case.gate("configs")[0])

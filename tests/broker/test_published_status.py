@@ -161,7 +161,7 @@ def test_mirror_that_was_killed_is_not_well_though_nothing_waits(
     capsys.readouterr()
     assert run(status) == 1
     text = " ".join(capsys.readouterr().out.split())
-    assert f"(process {driver.pid}): that process has ended without reporting it" in text
+    assert f"(process {driver.pid}), which ended without reporting its end" in text
     assert run([*status, "--format", "json"]) == 1
     (error,) = json.loads(capsys.readouterr().out)["errors"]
     assert error["code"] == "PROCESS_GONE"

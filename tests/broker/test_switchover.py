@@ -157,7 +157,7 @@ def test_closed_gates_change_nothing(case: Case) -> None:
         produce(pair.target, case.remote(case.orders), [Outgoing(value=b"stray")])
         code, out, _ = case.commands.do("plan")
         assert code == 1
-        assert re.search(r"gate foreign: CLOSED: .*1 record of other writers after the copy", out)
+        assert re.search(r"gate foreign: CLOSED: .*1 record of other clients after the copy", out)
         assert "unknown producer id" in out
         mirror.stop()
 

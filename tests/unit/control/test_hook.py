@@ -50,7 +50,9 @@ def test_the_exit_code_of_its_shell_ends_the_run(tmp_path: Path, hook: str, code
     with pytest.raises(FlowError) as raised:
         run_hook(scope(tmp_path), hook, "switch")
     assert raised.value.code == "HOOK_FAILED"
-    assert f"A->B: the hook for the step switch failed: it ended with {code};" in str(raised.value)
+    assert f"A->B: the hook for the step switch failed: its exit code is {code};" in str(
+        raised.value
+    )
 
 
 def test_a_command_that_no_shell_can_be_given_is_a_failed_hook(tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ def test_a_leader_that_took_over_just_now_is_not_gone() -> None:
             "was shut down cleanly",
         ),
         (history(), PUBLISHED, True, "NOT_RUNNING", "without a report for 3 min 20 s"),
-        (history(), None, True, "NOT_RUNNING", "without a report: killed, or disconnected"),
+        (history(), None, True, "NOT_RUNNING", "without a report: it was killed, or is"),
         (history(), None, False, "UNKNOWN", "check on that host"),
     ],
 )
@@ -95,7 +95,7 @@ def test_process_of_this_host_that_is_gone_was_killed(gone: int) -> None:
     assert found.state is FlowState.NOT_RUNNING
     assert found.code == "PROCESS_GONE"
     assert found.text == (
-        f"it last ran on {HERE} (process {gone}): that process has ended without reporting it "
+        f"it last ran on {HERE} (process {gone}), which ended without reporting its end "
         "[PROCESS_GONE]"
     )
 

@@ -127,9 +127,10 @@ class AdoptedPartition:
         """Yield a line for the operator about each unusual fact of this partition."""
         if self.noted >= 0 and self.upstream > self.noted + 1:
             yield (
-                f"{self.plan.target}: holds [{self.noted + 1}, {self.upstream}) of "
-                f"{self.plan.source}, which MirrorMaker 2 had not noted as copied: it would have "
-                f"copied these {self.upstream - self.noted - 1} offsets again, Twinlog does not"
+                f"{self.plan.target} already holds [{self.noted + 1}, {self.upstream}) of "
+                f"{self.plan.source}, but MirrorMaker 2 had not committed them as copied, so it "
+                f"would have copied these {self.upstream - self.noted - 1} offsets again. Twinlog "
+                "does not"
             )
         if self.jumped_back:
             yield (
@@ -332,10 +333,11 @@ class Adopter:
 
     def _keyed_error(self, plan: PartitionPlan, noted: int) -> PartitionError:
         return PartitionError(
-            f"{plan.source}: MirrorMaker 2 copied it up to offset {noted} to the partition of the "
-            "same number. twinlog.target.partitions places records by key, so all of them would be "
-            f"copied to {plan.target.topic} again: give {plan.target.topic} as many partitions as "
-            "the source topic, or exclude the topic with topics.exclude",
+            f"{plan.source}: MirrorMaker 2 copied this partition up to offset {noted}, to the same "
+            f"partition number of {plan.target.topic}. twinlog.target.partitions places records by "
+            "key, so all of these records would be copied again. Give "
+            f"{plan.target.topic} as many partitions as the source topic has, or exclude the "
+            "topic with topics.exclude",
             code="PARTITIONS_DIFFER",
         )
 
@@ -395,7 +397,8 @@ class Adopter:
                 what = f"a transaction is open in {tp}"
             if what and still_noted and _is_ours(maps.get(plan.map_key)):
                 strange[plan.source] = PartitionError(
-                    f"{tp}: another client writes to it since Twinlog copied {plan.source}: {what}",
+                    f"another client has written to {tp} since Twinlog copied {plan.source}: "
+                    f"{what}",
                     code="OTHER_WRITER",
                 )
             elif what:
@@ -437,8 +440,8 @@ class Adopter:
             if self._other_flow_producers and bounds[0] == 0 < bounds[1] and not may_lack:
                 return None
             what = (
-                f"{plan.target}: has records, none of which can be read, and MirrorMaker 2 noted "
-                f"no position of {plan.source}"
+                f"{plan.target} has records, but none of them can be read, and MirrorMaker 2 "
+                f"committed no position of {plan.source}"
             )
             raise self._position_error(what, plan)
         return AdoptedPartition(
@@ -513,14 +516,16 @@ class Adopter:
             return None
         if counts and log_start > noted + 1:
             raise PartitionError(
-                f"{tp}: the source deleted [{noted + 1}, {log_start}) before MirrorMaker 2 noted "
-                "them as copied; to resume after them set twinlog.source.loss=accept",
+                f"{tp}: the source deleted [{noted + 1}, {log_start}) before MirrorMaker 2 "
+                "committed these offsets as copied; to resume after them set "
+                "twinlog.source.loss=accept",
                 code="SOURCE_TRUNCATED",
             )
         what = (
             f"{plan.target}: its last record, at offset {tail[-1].offset}, is not in {tp} at or "
-            f"after {max(noted, log_start)}, so the offset at which the copy resumes is unknown: "
-            "another client wrote to it, or the source's log was rewritten"
+            f"after offset {max(noted, log_start)}, so the offset at which the copy resumes is "
+            f"unknown. Either another client wrote to {plan.target.topic}, or the source's log was "
+            "rewritten"
         )
         raise self._position_error(what, plan)
 
@@ -608,8 +613,8 @@ class TakeOver:
         for partition in adoption.partitions:
             self._verdicts[_copied(partition.plan)] = Refusal(
                 code="MAP_MISSING",
-                message=f"{partition.plan.target}: its row in the offset map, written when it was "
-                "taken over from MirrorMaker 2, is missing; the map is read again",
+                message=f"{partition.plan.target}: the row that the take-over from MirrorMaker 2 "
+                "wrote to the offset map is missing; the map is read again",
                 is_retriable=True,
             )
             self._adopted.add(_copied(partition.plan))

@@ -39,9 +39,9 @@ def read_positions(target: ClusterClient, storage: OffsetStorage) -> Positions:
         hidden = topic.error == TOPIC_AUTHORIZATION_FAILED
         or_hidden = " (or this user may not see it: grant READ on it)" if hidden else ""
         raise AdoptionRefused(
-            f"{target.alias}: there is no topic {storage.topic}{or_hidden}, in which a "
-            "MirrorMaker 2 of this configuration keeps its positions: correct "
-            "offset.storage.topic, or leave out --adopt-mm2",
+            f"{target.alias}: there is no topic {storage.topic}{or_hidden}. A MirrorMaker 2 of "
+            "this configuration stores its positions in this topic. Correct offset.storage.topic, "
+            "or leave out --adopt-mm2",
             code="MM2_NOT_FOUND",
         )
     tps = [TopicPartition(storage.topic, number) for number in range(len(topic.partitions))]

@@ -400,11 +400,10 @@ class _FlowCheck:
             describe_broker_configs(self._clients.target, [EXPIRY_CONFIG])
         except Unauthorized:
             self._report.notes.append(
-                f"{EXPIRY_CONFIG} of {self._flow.flow.target} is not readable (DESCRIBE_CONFIGS on "
-                "the cluster): "
-                "every partition is treated as unprotected, which slows it for a minute after a "
-                "failure; set "
-                "twinlog.target.producer.id.expiration.ms to the brokers' value"
+                f"{EXPIRY_CONFIG} of {self._flow.flow.target} is not readable, so every partition "
+                "counts as unprotected, and is copied slowly for a minute after a failure: grant "
+                "DESCRIBE_CONFIGS on the cluster, or set twinlog.target.producer.id.expiration.ms "
+                "to the brokers' value"
             )
 
 

@@ -73,10 +73,12 @@ def last_run(
         return LastRun(FlowState.NOT_RUNNING, f"it last ran on {where} and was shut down cleanly")
     lives = is_running_here(latest.host, latest.pid, latest.started_ms)
     if lives is False:
-        return _process_gone(f"it last ran on {where}: that process has ended without reporting it")
+        return _process_gone(f"it last ran on {where}, which ended without reporting its end")
     if lives:
         text = f"process {latest.pid} of this host leads it, but has not reported its state"
-        return LastRun(FlowState.UNKNOWN, f"{text}: run this command as its user, with its file")
+        return LastRun(
+            FlowState.UNKNOWN, f"{text}: run this command as that process's user, with its file"
+        )
     return _on_other_host(where, status, now_ms, now_ms - latest.started_ms, reports=reports)
 
 
@@ -93,7 +95,7 @@ def _on_other_host(
         return LastRun(FlowState.UNKNOWN, text)
     silent = "" if status is None else f" for {duration(max(0, now_ms - status.at_ms) / 1000)}"
     return _process_gone(
-        f"it last ran on {where}, without a report{silent}: killed, or disconnected"
+        f"it last ran on {where}, without a report{silent}: it was killed, or is disconnected"
     )
 
 
@@ -227,7 +229,7 @@ def _report(
             history = winning_claims(_claims(flow, state)).get(flow)
             run = last_run(history, newest, now_ms, reports=reports)
         except _UNREADABLE as error:
-            problems.append(f"its last process cannot be read: {_in_words(error)}")
+            problems.append(f"the flow's last process cannot be read: {_in_words(error)}")
     now = current_status(newest, history, now_ms)
     if now is None and run is not None and intents is not None and intents.promotion is None:
         try:

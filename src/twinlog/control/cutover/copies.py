@@ -95,8 +95,8 @@ class FlowUpstreams:
 
 NOTHING: Final = "nothing of it was copied"
 FORGOTTEN: Final = (
-    "others may have written to it since it was promoted, and the brokers have forgotten where the "
-    "copy ended"
+    "the end of the copy is unknown, because the brokers have expired the flow's producer ID; "
+    "other clients may have written to the remote topic since its promotion"
 )
 
 
@@ -319,15 +319,15 @@ def _why_unlisted(
     """
     require_gone(source, source_metadata, topics)
     source_topics = source.metadata(sorted(topics)).topics if topics else {}
-    out = dict.fromkeys(topics, "it was copied, and the source does not list it: it was deleted")
+    out = dict.fromkeys(topics, "the topic was copied, but it was deleted on the source")
     for name, topic in source_topics.items():
         if topic.error == TOPIC_AUTHORIZATION_FAILED:
             out[name] = (
-                "it was copied, and the source does not list it: it was deleted, or this user may "
-                f"not see it: grant DESCRIBE on topic {name}"
+                "the topic was copied, but the source does not list it. If it was not deleted, "
+                f"grant this user DESCRIBE on topic {name}"
             )
         elif topic.partitions:
-            out[name] = f"it was copied, and the source lists {len(topic.partitions)} partitions"
+            out[name] = f"the source lists {len(topic.partitions)} partitions, but more were copied"
     return out
 
 

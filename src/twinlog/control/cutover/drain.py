@@ -62,10 +62,10 @@ class SeenWriter:
     def __str__(self) -> str:
         grown = f"{self.tp} grew by {plural(self.records, 'offset')}"
         if self.state is None:
-            return f"{grown}: by a producer without an id"
+            return f"{grown}, written by a producer without an id"
         return (
             f"{grown}: producer id {self.producer_id} (epoch {self.state.producer_epoch}) is at "
-            f"sequence {self.state.last_sequence}, its last record of "
+            f"sequence {self.state.last_sequence}, and its last record has the time "
             f"{in_iso(self.state.last_timestamp)}"
         )
 
@@ -253,9 +253,9 @@ class Drain:
     def _truncated_error(self, lost: Sequence[Copy]) -> FlowError:
         what = first_few(f"{copy.source} {copy.deleted}" for copy in lost)
         return self._scope.error(
-            f"the source deleted records before they were copied ({what}): they are on neither "
-            "side, and nothing was promoted; remove the fence with twinlog switchover abort, "
-            "or continue without them with --accept copy",
+            f"the source deleted records before they were copied ({what}), so they are on neither "
+            "side. Nothing was promoted. Remove the fence with twinlog switchover abort, or "
+            "continue without these records with --accept copy",
             code="SOURCE_TRUNCATED",
         )
 
@@ -274,18 +274,19 @@ class Drain:
     def _not_drained_error(
         self, missing: Mapping[TopicPartition, int], left: Sequence[Copy], *, is_led: bool
     ) -> FlowError:
-        why = [f"{copy.source} by {copy.left}" for copy in left]
+        why = [f"{copy.source}: {copy.left}" for copy in left]
         text = f"records are missing on the target ({first_few(why)})" if why else ""
         if missing:
-            waits = f"replicas of the source are behind the ends of {first_few(map(str, missing))}"
+            names = first_few(map(str, missing))
+            waits = f"replicas of the source are behind the log ends of {names}"
             if named := [*map(str, open_transactions(self._scope.source, list(missing)))]:
                 waits = f"transactions are open on the source ({first_few(named)})"
             text = f"{text}; {waits}" if text else waits
-        todo = "twinlog status shows the cause"
+        todo = "Find the cause with twinlog status"
         if not is_led:
-            todo = "no mirror runs: start one with twinlog mirror FILE"
+            todo = "No mirror runs. Start one with twinlog mirror FILE"
         return self._scope.error(
-            f"{text}; {todo}; then run the same command again, or remove the "
-            "fence with twinlog switchover abort",
+            f"{text}. {todo}, then run the same command again, or remove the fence with twinlog "
+            "switchover abort",
             code="NOT_DRAINED",
         )

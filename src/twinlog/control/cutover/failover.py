@@ -204,7 +204,7 @@ class Failover:
         scope.require_copied()
         if not scope.is_whole and not topics:
             raise scope.error(
-                "nothing was copied of a topic that matches --topics: see twinlog status",
+                "no topic that matches --topics was copied: see twinlog status",
                 code="NOT_COPIED",
             )
         if is_promoted(scope, scope.intents(), topics):
@@ -223,8 +223,8 @@ class Failover:
             say(f"groups: {left_plan.group} is not set: {_why_not_set(left_plan)}")
         after = "the flow copies nothing more to the target, even if its source is available again"
         if left:
-            say(f"done, but {plural(len(left), 'group')} would resume at the wrong offset: set it")
-            say(f"  before the clients start on the target; {after}")
+            say(f"done, but {plural(len(left), 'group')} would resume at the wrong offset: set the")
+            say(f"  offset before the clients start on the target; {after}")
         else:
             say(f"done: clients may move to the target; {after}")
         return left
@@ -250,7 +250,10 @@ def _why_not_set(plan: GroupPlan) -> str:
     if plan.problem:
         return plan.problem
     if plan.in_use_on_target:
-        return "it is in use on the target, before its offset: stop it and run the command again"
+        return (
+            "it is in use on the target, before its translated offset: stop its consumers and run "
+            "the command again"
+        )
     nowhere = [
         position for position in plan.partitions if position.outcome is GroupOutcome.NO_COUNTERPART
     ]
@@ -260,7 +263,7 @@ def _why_not_set(plan: GroupPlan) -> str:
 def promoted_error(scope: CutoverScope) -> FlowError:
     """Return the error for an abort after the promotion."""
     return scope.error(
-        "it was promoted, and producers may have written to the remote topics since: "
-        "nothing was changed; if you know that nobody has, undo it with twinlog flow demote",
+        "its topics were promoted, and producers may have written to the remote topics since. "
+        "Nothing was changed. If no producer has, undo the promotion with twinlog flow demote",
         code="PROMOTED",
     )

@@ -122,8 +122,9 @@ class AclFence:
         if open_ := locked_out_topics(scope.source, topics, acls):
             raise scope.error(
                 f"{first_few(open_)} on the source has no ACL, and brokers have "
-                f"{OPEN_WITHOUT_ACL}: a fence by ACL would keep readers out as well; allow them by "
-                "ACLs first, or stop producers yourself with --fence hook or none",
+                f"{OPEN_WITHOUT_ACL}, so a fence by ACL would keep readers out as well. Allow the "
+                "readers by ACLs first, or stop the producers yourself with --fence hook or "
+                "--fence none",
                 code="FENCE_SHUTS_OUT",
             )
         others = fenced_topics(acls) - ours

@@ -19,14 +19,13 @@ from twinlog.control.cutover.fence import OTHER_FENCES, locked_out_topics
 from twinlog.control.cutover.groups import GroupPlan
 from twinlog.control.cutover.newest_status import NewestStatus, other_config
 from twinlog.control.cutover.scope import CutoverScope
-from twinlog.control.duties.acl_sync import find_acl_changes
+from twinlog.control.duties.acl_sync import AclChanges, find_acl_changes
 from twinlog.control.duties.config_sync import find_drift
 from twinlog.errors import BrokerRefused, TwinlogError, Unsupported
 from twinlog.mirror.names.acl_rules import fenced_topics
 from twinlog.quantities import count, first_few, plural, total
 from twinlog.survey.copied_topics import copies_by_name
 from twinlog.survey.open_transactions import open_transactions
-from twinlog.wire.topic_settings import TopicAcl
 
 HANGING_S: Final = 60.0
 """Age in seconds above which an open transaction closes the gate `transactions`. This is Kafka's
@@ -110,7 +109,7 @@ class Gates:
             if copy.problem and not (copy.problem == NOTHING and copy.left == 0)
         ]
         problems += [
-            f"{copy.source}: the source deleted {copy.deleted} before it was copied"
+            f"{copy.source}: the source deleted {copy.deleted} before these offsets were copied"
             for copy in self._copies
             if copy.deleted and self._newest.missing(copy.source, copy.copied_to) != 0
         ]
@@ -131,20 +130,23 @@ class Gates:
         if records > limit:
             worst = max(late, key=lambda copy: copy.left or 0)
             return _gate(
-                "lag", [evidence, f"most of them: {worst.source} with {count(worst.left)}"]
+                "lag", [evidence, f"most of them are in {worst.source}: {count(worst.left)}"]
             )
         return _gate("lag", (), evidence)
 
     def _replicas(self) -> Gate:
         problems = [*self._out_of_sync(), *self._fewer_replicas()]
-        evidence = "all replicas of the remote topics are in sync, as many as on the source"
+        evidence = (
+            "all replicas of the remote topics are in sync, and no remote topic has fewer replicas "
+            "than its source topic"
+        )
         return _gate("replicas", problems, evidence)
 
     def _out_of_sync(self) -> Iterator[str]:
         for copy in self._copies:
             partition = self._target_metadata.partition(copy.target)
             if partition is None:
-                yield f"{copy.target} is not there"
+                yield f"{copy.target} does not exist on the target"
             elif partition.leader < 0:
                 yield f"{copy.target} has no leader"
             elif len(partition.isr) < len(partition.replicas):
@@ -158,12 +160,13 @@ class Gates:
                 _replicas(self._source_metadata, source),
             )
             if 0 < fewer < more:
-                yield f"{target} has {plural(fewer, 'replica')}, {source} has {more}"
+                yield f"{target} has {plural(fewer, 'replica')}, but {source} has {more}"
 
     def _configs(self) -> Gate:
         config = self._scope.config
         if off := configs_off(config):
-            return _gate("configs", (), f"the flow copies none ({off}), so they are not compared")
+            evidence = f"the flow copies no configs ({off}), so none are compared"
+            return _gate("configs", (), evidence)
         drift = find_drift(config, self._remotes, self._scope.source, self._scope.target)
         problems = [
             f"{remote}: {', '.join(map(str, diffs))}"
@@ -171,22 +174,19 @@ class Gates:
             if remote in self._targets
         ]
         problems += [
-            f"configs of {name} may not be read: {error}"
+            f"configs of {name} cannot be read: {error}"
             for name, error in sorted(drift.unread.items())
             if self._scope.covers(name)
         ]
-        evidence = f"those of {plural(len(self._targets), 'remote topic')} are in sync"
+        evidence = f"configs of {plural(len(self._targets), 'remote topic')} are in sync"
         return _gate("configs", problems, evidence)
 
     def _acls(self) -> Gate:
         scope = self._scope
-        why_off, changes = acls_off(scope.config), list[TopicAcl]()
+        why_off, changes = acls_off(scope.config), AclChanges(missing=(), leftover=())
         try:
             if not why_off:
-                acl_changes = find_acl_changes(
-                    scope.config, self._remotes, scope.source, scope.target
-                )
-                changes = [*acl_changes.missing, *acl_changes.leftover]
+                changes = find_acl_changes(scope.config, self._remotes, scope.source, scope.target)
             denied = fenced_topics(topic_acls(scope.target)).intersection(self._targets)
             sources = sorted({copy.source.topic for copy in self._copies})
             open_ = locked_out_topics(scope.source, sources, topic_acls(scope.source))
@@ -195,15 +195,23 @@ class Gates:
                 raise
             return _gate("acls", (), f"no ACLs to compare: {error}", *self._fences())
         except TwinlogError as error:
-            return _gate("acls", [f"they cannot be compared: {error}"])
-        problems = [f"not in sync: {acl}" for acl in changes if acl.name in self._targets]
-        problems += [f"no client may write to {name} on the target" for name in sorted(denied)]
-        problems += [
-            f"{name} is open without ACLs: a fence keeps readers out too" for name in open_
+            return _gate("acls", [f"ACLs cannot be compared: {error}"])
+        problems = [
+            f"ACL {what} on the target: {acl}"
+            for what, acls in (("missing", changes.missing), ("only", changes.leftover))
+            for acl in acls
+            if acl.name in self._targets
         ]
-        evidence = "those that the flow copies are on the target"
+        problems += [
+            f"an ACL on the target denies every client WRITE on {name}" for name in sorted(denied)
+        ]
+        problems += [
+            f"{name} on the source has no ACLs, so a fence by ACL would keep readers out as well"
+            for name in open_
+        ]
+        evidence = "all ACLs that the flow copies are on the target"
         if why_off:
-            evidence = f"the flow copies none ({why_off}), so they are not compared"
+            evidence = f"the flow copies no ACLs ({why_off}), so none are compared"
         return _gate("acls", problems, evidence)
 
     def _fences(self) -> Iterator[str]:
@@ -230,17 +238,19 @@ class Gates:
             f"group {group.group}: {group.problem}" for group in self._groups if group.problem
         ]
         used = [group.group for group in self._groups if group.in_use_on_target]
-        notes = [f"in use on the target already: {first_few(used)}"] if used else []
+        notes = [f"groups already in use on the target: {first_few(used)}"] if used else []
         if self._excluded:
             excluded = first_few(self._excluded)
-            notes.append(f"left out by groups.exclude, their offsets are not set: {excluded}")
+            notes.append(
+                f"groups left out by groups.exclude, whose offsets are not set: {excluded}"
+            )
         evidence = f"{plural(len(self._groups), 'group')} translated exactly"
         return _gate("groups", problems, evidence, *notes)
 
     def _foreign(self) -> Gate:
         ours = self._scope.rows().producers
         problems = [
-            f"{copy.target}: {plural(copy.foreign, 'record')} of other writers after the copy"
+            f"{copy.target}: {plural(copy.foreign, 'record')} of other clients after the copy"
             for copy in self._copies
             if copy.foreign
         ]
@@ -248,7 +258,7 @@ class Gates:
         try:
             by_partition = describe_producers(self._scope.target, targets)
         except Unsupported:
-            return _gate("foreign", (), "the target's brokers do not report producers")
+            return _gate("foreign", (), "not checked: the target's brokers do not report producers")
         for tp, producers in by_partition.items():
             if isinstance(producers, TwinlogError):
                 problems.append(f"{tp}: {producers}")
@@ -261,7 +271,7 @@ class Gates:
     def _transactions(self) -> Gate:
         transactions = open_transactions(self._scope.source, [copy.source for copy in self._copies])
         late = [transaction for transaction in transactions if transaction.lasts_s > HANGING_S]
-        evidence = _first_lines(map(str, transactions)) or ["none is open"]
+        evidence = _first_lines(map(str, transactions)) or ["no transaction is open"]
         return _gate("transactions", map(str, late), *evidence)
 
 
@@ -272,8 +282,8 @@ def require_open(scope: CutoverScope, gates: Iterable[Gate], accepted: Iterable[
     if closed:
         names = ", ".join(gate.name for gate in closed)
         raise scope.error(
-            f"{plural(len(closed), 'gate')} closed ({names}): "
-            f"{closed[0].name}: {closed[0].evidence[0]}; nothing was changed",
+            f"nothing was changed, because of closed gates ({names}). "
+            f"Gate {closed[0].name}: {closed[0].evidence[0]}",
             code="GATE_CLOSED",
         )
 

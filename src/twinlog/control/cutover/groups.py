@@ -155,10 +155,10 @@ class GroupPlan:
         for partition in () if self.in_use_on_target else self.partitions:
             if partition.outcome is GroupOutcome.AHEAD and partition.is_exact:
                 yield (
-                    f"group {self.group} is at {partition.now} of {partition.target}, and by its "
-                    f"offset on the source it should be at {partition.to}: it would skip "
-                    f"{count(partition.offsets_ahead)} records; set it back with twinlog offsets "
-                    f"reset --to-offset {partition.to}"
+                    f"group {self.group} is at {partition.now} of {partition.target}, but its "
+                    f"offset on the source corresponds to {partition.to}, so it would skip "
+                    f"{count(partition.offsets_ahead)} records. Set the group back with twinlog "
+                    f"offsets reset --to-offset {partition.to}"
                 )
 
     def unset_lines(self) -> Iterator[str]:
@@ -169,7 +169,7 @@ class GroupPlan:
             if partition.now is None and partition.to:
                 yield (
                     f"group {self.group} is in use on the target and has no offset in "
-                    f"{partition.target}: stop it there, so that its offset is set to "
+                    f"{partition.target}: stop its consumers there, so that its offset is set to "
                     f"{partition.to}"
                 )
 
@@ -319,7 +319,7 @@ class CutoverGroups:
         refused = self.set(plans)
         because = f", which {why}," if why else ""
         for group, problem in refused.items():
-            say(f"groups: {group}{because} was rejected: {problem}")
+            say(f"groups: offsets of {group}{because} were rejected: {problem}")
         if done := [group for group in wanted if group not in refused]:
             because = f" ({why})" if why else ""
             say(f"groups: {plural(len(done), 'group')} set{because}: {first_few(done)}")
@@ -431,10 +431,10 @@ def _position(
         if not why and position.is_hidden:
             why = "this user may not see the group on the source, so its checkpoint is used"
     elif copy is not None:
-        why = "MirrorMaker 2 copied the records there"
+        why = "MirrorMaker 2 copied the records at this offset"
         is_ahead = offset > copy.copied_to
         if is_ahead:
-            why = f"the copy ends at {copy.copied_to}, {offset - copy.copied_to} before it"
+            why = f"the copy ends at {copy.copied_to}, {offset - copy.copied_to} before this offset"
     committed = None if isinstance(now, TwinlogError) else now.get(target)
     return GroupPartition(
         source=tp,

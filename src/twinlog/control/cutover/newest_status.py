@@ -121,7 +121,8 @@ class NewestStatus:
         age = duration(max(0, now_ms() - status.at_ms) / 1000)
         who = f"the mirror on {status.where} reported {age} ago"
         if self.why_ended:
-            return f"{self.why_ended}, so this proves nothing: {who} for the last time"
+            where = f"of the mirror on {status.where}, {age} ago,"
+            return f"{self.why_ended}, so the last report {where} proves nothing"
         if status.loss_records is None:
             return f"{who} that it did not know which records the source had"
         lost = (
@@ -129,7 +130,7 @@ class NewestStatus:
             f"{duration((status.loss_ms or 0) / 1000)}"
         )
         if status.loss_records == 0:
-            lost = f"no record from {duration((status.loss_ms or 0) / 1000)} before that or earlier"
+            lost = f"no record older than {duration((status.loss_ms or 0) / 1000)} at that time"
         unknown = ""
         if status.loss_unknown:
             unknown = f"; for {plural(status.loss_unknown, 'partition')} this was unknown"

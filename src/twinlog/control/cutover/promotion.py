@@ -57,8 +57,9 @@ def require_promoted(scope: CutoverScope, topics: Sequence[str]) -> None:
     """Raise FlowError (NOT_PROMOTED) if the scope is no longer promoted."""
     if not is_promoted(scope, scope.intents(), topics):
         raise scope.error(
-            "it was demoted while this command ran, so the flow copies again: start no client on "
-            "the target; find out who demoted it, then run the same command again",
+            "the promotion was undone while this command ran, so the flow copies again. Start no "
+            "client on the target. Find out who undid the promotion, then run the same command "
+            "again",
             code="NOT_PROMOTED",
         )
 
@@ -126,7 +127,7 @@ def _lead_until_over(scope: CutoverScope, say: Say) -> str:
             if time.monotonic() > deadline:
                 raise _runs(scope, scope.history())
         say(
-            "the mirror that led it last did not shut down cleanly: waiting "
+            "the mirror that last led the flow did not shut down cleanly: waiting "
             f"{late_requests.wait_s():.0f} s until none of its requests can arrive any more"
         )
         over = _ended(scope, late_requests.wait_s())
@@ -147,9 +148,9 @@ def _runs(scope: CutoverScope, history: FlowHistory | None) -> FlowError:
     latest = None if history is None else history.latest
     where = "somewhere" if latest is None else f"on {latest.host} (process {latest.pid})"
     return scope.error(
-        f"it was promoted, but the mirror {where} has not reported that its lanes have "
-        "ended: producers must not write yet; find out why it does not follow, or end it, and run "
-        "the same command again",
+        f"its topics were promoted, but the mirror {where} has not reported that its lanes have "
+        "ended. Let no producer write to the target yet. Find out why the mirror does not stop "
+        "copying, or end the mirror, then run the same command again",
         code="COPY_RUNS",
         fate=Fate.RETRIABLE,
     )

@@ -282,7 +282,7 @@ class Switchover:
             if time.monotonic() > deadline:
                 raise self.scope.error(
                     f"brokers {open_} of the source do not enforce the fence "
-                    "yet; run the same command again, or remove it with twinlog switchover "
+                    "yet; run the same command again, or remove the fence with twinlog switchover "
                     "abort",
                     code="FENCE_LEAKS",
                 )
@@ -328,7 +328,7 @@ class Switchover:
             if not (plan.is_done and plan.is_exact) or any(plan.skipping_lines()):
                 why = refused.get(plan.group) or next(plan.lines())
                 wrong = next((p for p in plan.partitions if not p.is_exact or p.now != p.to), None)
-                yield f"group {plan.group} is not at its offset: {wrong or why}"
+                yield f"group {plan.group} is not at its translated offset: {wrong or why}"
 
     def _unread_lines(self, plans: Iterable[GroupPlan], ends: Ends) -> Iterator[str]:
         """Yield a line for each group that has members on the source and has not read to `ends`.
@@ -343,7 +343,7 @@ class Switchover:
             for tp in first_uncopied(self.scope, spans):
                 yield (
                     f"group {plan.group} still reads {tp} on the source, at {spans[tp].first} of "
-                    f"{spans[tp].next}: let it read to the end, or stop it"
+                    f"{spans[tp].next}: let the group read to the end, or stop its consumers"
                 )
 
     def _check_again(
@@ -371,7 +371,9 @@ class Switchover:
         if self.options.fence is FenceKind.ACL and (open_ := self.fence.missing(topics)):
             raise self._changed_error(f"the fence was removed from {first_few(open_)}")
         if writers := proof.writers_since(ends):
-            raise self._changed_error(f"the source was written to: {first_few(map(str, writers))}")
+            raise self._changed_error(
+                f"producers wrote to the source: {first_few(map(str, writers))}"
+            )
         if not drain.is_complete():
             raise self._changed_error("the copy is not complete any more")
 
@@ -381,7 +383,7 @@ class Switchover:
         one of the two commands detects the other.
         """
         if self.options.fence is FenceKind.ACL and (open_ := self.fence.missing(topics)):
-            self.say(f"fence: it was removed from {first_few(open_)}, and is set again")
+            self.say(f"fence: was removed from {first_few(open_)}, and is set again")
             self.fence.put_back(open_)
             self._wait_until_enforced(topics)
 
@@ -392,9 +394,10 @@ class Switchover:
         try:
             open_ = self.fence.missing(topics)
         except TwinlogError as error:
-            return f"keep producers off the source yourself: its ACLs are unknown: {error}"
+            return f"keep producers off the source yourself, because its ACLs are unknown: {error}"
         if open_:
-            return f"keep producers off the source yourself: {first_few(open_)} has no fence"
+            names = first_few(open_)
+            return f"keep producers off the source yourself, because {names} has no fence"
         return "producers on the source stay fenced off"
 
     def _set_missing_offsets(self) -> None:
@@ -415,25 +418,25 @@ class Switchover:
         scope = self.scope
         current = [copy for copy in copies(scope) if copy.problem != FORGOTTEN]
         unseen = [
-            f"{copy.source}: its end on the source is unknown"
+            f"{copy.source}: log end unknown"
             for copy in current
             if copy.source_end is None and not copy.unlisted
         ]
         late = unseen + [
-            f"{copy.source} from {copy.copied_to} to {copy.source_end}"
+            f"{copy.source} [{copy.copied_to}, {copy.source_end})"
             for copy in incomplete(scope, current)
         ]
         if not late:
             return
         what = f"records were written to the source after the copy ({first_few(late)})"
         if "copy" in self.options.accepted:
-            self.say(f"promote: {what}: they stay there, and are not on the target")
+            self.say(f"promote: {what}: these records stay there, and are not on the target")
             return
         demote = "flow demote" if scope.is_whole else "topic demote"
         raise scope.error(
-            f"it was promoted, but {what}: do not move clients; stop the producers on the "
-            f"source, undo the promotion with twinlog {demote}, and run the same command "
-            "again; or leave the records there with --accept copy",
+            f"its topics were promoted, but {what}. Do not move clients. To copy these records, "
+            f"stop the producers on the source, undo the promotion with twinlog {demote}, and run "
+            "the same command again. To leave them on the source, run it with --accept copy",
             code="FENCE_LEAKS",
         )
 
@@ -456,13 +459,13 @@ def _overlaps(plans: Iterable[GroupPlan]) -> Iterator[str]:
                 if position.now is None:
                     at, risk = "without an offset", "its members start by their auto.offset.reset"
                 yield (
-                    f"{plan.group} is in use on the target, not changed: {position.target} {at}, "
-                    f"its offset by the source is {position.to}: {risk}"
+                    f"{plan.group} is in use on the target, so its offset is not changed: "
+                    f"{position.target} {at}, expected {position.to} by the source; {risk}"
                 )
             elif position.outcome is GroupOutcome.AHEAD:
                 yield (
-                    f"{plan.group} is in use on the target, not changed: {position.target} at "
-                    f"{position.now}, its offset by the source is {position.to}"
+                    f"{plan.group} is in use on the target, so its offset is not changed: "
+                    f"{position.target} at {position.now}, expected {position.to} by the source"
                 )
 
 
@@ -493,12 +496,12 @@ def run_hook(scope: CutoverScope, command: str, step: str) -> None:
         done = subprocess.run(
             ["/bin/sh", "-c", command], env=environment, stdout=STDERR, check=False
         )
-        why = f"it ended with {done.returncode}" if done.returncode else ""
+        why = f"its exit code is {done.returncode}" if done.returncode else ""
     except (OSError, ValueError) as error:
         why = str(error)
     if why:
         raise FlowError(
-            f"{scope.name}: the hook for the step {step} failed: {why}; fix it and run the same "
-            "command again",
+            f"{scope.name}: the hook for the step {step} failed: {why}; fix the hook, and run the "
+            "same command again",
             code="HOOK_FAILED",
         )
