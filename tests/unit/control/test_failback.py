@@ -341,7 +341,7 @@ def test_a_source_that_grows_while_it_is_saved_ends_the_run(
         (copy, replace(copy, ordinal=21, reach=Reach(21, 21))),
     ):
         ends[TP] = after
-        with pytest.raises(FlowError, match="does not end where it ended") as caught:
+        with pytest.raises(FlowError, match="has moved since both logs were compared") as caught:
             work._require_unchanged_logs([replace(found[0], copy=before)])
         assert caught.value.code == "COPY_RUNS"
     ends[TP] = replace(copy, foreign_offsets=7)  # new owners write to the remote topic
@@ -631,7 +631,9 @@ def test_an_offset_that_another_client_committed_for_the_replay_is_not_believed(
     monkeypatch: pytest.MonkeyPatch, metadata: str
 ) -> None:
     at = Committed(22, metadata)
-    with pytest.raises(FlowError, match="another client than Twinlog committed it") as caught:
+    with pytest.raises(
+        FlowError, match="not committed by Twinlog, but by another client"
+    ) as caught:
         Rows("orders").replay(monkeypatch, at=at)._begun([work((20, 24))])
     assert caught.value.code == "REPLAY_UNKNOWN"
 
@@ -677,11 +679,11 @@ def test_saved_records_that_the_source_rewrote_since_are_detected(
     del there[23]  # record 23 was compacted away
     work._require_matching_files(folder, files, divergence)
     there[21] = there[21]._replace(value=b"new")
-    with pytest.raises(FlowError, match="another record at offset 21") as caught:
+    with pytest.raises(FlowError, match="have different records at offset 21") as caught:
         work._require_matching_files(folder, files, divergence)
     assert caught.value.code == "SAVED_OTHERWISE"
     # the source lost these records, and its next records will get their offsets
-    with pytest.raises(FlowError, match="ends at offset 24, and orders-0 at 21") as caught:
+    with pytest.raises(FlowError, match="ends at offset 24, but orders-0 ends at 21") as caught:
         work._require_matching_files(folder, files, replace(divergence, log=(0, 21)))
     assert caught.value.code == "SAVED_OTHERWISE"
 

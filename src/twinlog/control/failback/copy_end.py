@@ -179,8 +179,9 @@ class CopyEnds:
         if is_ours or had_row or has_map is None or has_map.error:
             raise self._unknown_end_error(
                 target,
-                "the offset map has no row of it, as if its topic had been deleted; if no other "
-                "client has written there yet, rebuild the rows with twinlog offsets rebuild",
+                "the offset map has no row of this partition, as if the map's topic had been "
+                f"deleted. If no other client has written to {target} yet, rebuild the rows with "
+                "twinlog offsets rebuild",
             )
         # True if the flow wrote to the topic: it copied there or, after a promotion, replayed the
         # tail. A flow of an earlier release has no rows of copies, so it counts as well.
@@ -189,7 +190,8 @@ class CopyEnds:
         if not (self._scope.setup.is_identity or is_led_into):
             raise self._unknown_end_error(
                 target,
-                "it holds records, and the flow never began to copy there: another client owns it",
+                "the partition has records, but this flow never began to copy to it, so it belongs "
+                "to another client",
             )
 
     # -- topics that only this flow wrote to
@@ -222,7 +224,8 @@ class CopyEnds:
         is_cleaned = target.topic in self._cleaned
         if tail is None and is_cleaned and not mark.is_final:
             raise self._unknown_end_error(
-                target, "the topic is compacted, and its brokers have forgotten the flow's producer"
+                target,
+                "the topic is compacted, and its brokers have expired the flow's producer ID",
             )
         runs, runs_from = runs_for_start(partition_map, 1)
         request = StartRequest(
@@ -283,8 +286,8 @@ class CopyEnds:
 
     def _unknown_end_error(self, target: TopicPartition, why: str) -> FlowError:
         return self._scope.error(
-            f"the end of the copy to {target} is unknown: {why}; leave "
-            f"its topic out with --topics, save both sides with twinlog export, and compare them",
+            f"the end of the copy to {target} is unknown: {why}. To fail back without this topic, "
+            "exclude it with --topics, save both sides with twinlog export, and compare them",
             code="TAIL_UNKNOWN",
         )
 

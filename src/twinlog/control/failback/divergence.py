@@ -148,8 +148,8 @@ class LogDivergence:
             yield f"  {self.source}: a transaction is open from offset {self.stable} on"
         if self.lost is not None:
             yield (
-                f"  {self.source}: the source lost {self.lost}: the target has its "
-                f"{plural(self.lost_records, 'record')}"
+                f"  {self.source}: the source lost {self.lost}; the target has "
+                f"{plural(self.lost_records, 'record')} of this range"
             )
         if self.copy is not None and not self.is_compared and not self.is_empty:
             yield (
@@ -192,10 +192,10 @@ def divergences(scope: CutoverScope) -> list[LogDivergence]:
             # rejected, because the flow back would write to a topic of A that has the remote
             # topic's name, not to this topic
             raise scope.error(
-                f"{tp.topic} is called {targets[tp].topic} on {scope.config.flow.target} "
-                "(docs/rename.md), and the flow back would not write to it but to a topic of that "
-                "name: leave it out with --topics, and bring its records back with a flow of their "
-                "own",
+                f"topic {tp.topic} is called {targets[tp].topic} on {scope.config.flow.target} "
+                f"(docs/rename.md), so the flow back would write to a topic {targets[tp].topic} of "
+                f"{scope.config.flow.source}. Exclude the topic with --topics, and copy its "
+                "records back with a flow of its own",
                 code="REVERSE_UNKNOWN",
             )
         if targets[tp].topic in hidden_remotes:
@@ -214,9 +214,9 @@ def divergences(scope: CutoverScope) -> list[LogDivergence]:
         if divergence.copy is None and tp.topic in came:
             raise scope.error(
                 f"topic {tp.topic} of {scope.config.flow.source} holds records that were on "
-                f"{scope.config.flow.target} before (copied by {came[tp.topic]}), and nothing of "
-                "it was copied there since: a replay would duplicate them; leave it out with "
-                "--topics, and save its records with twinlog export",
+                f"{scope.config.flow.target} before (copied by {came[tp.topic]}), and nothing was "
+                f"copied back since, so a replay would duplicate these records. Exclude {tp.topic} "
+                "with --topics, and save its records with twinlog export",
                 code="COPIED_BACK",
             )
         return divergence
@@ -275,9 +275,9 @@ def _divergence(
         copy.key.source_topic_id != topic_id
     ):
         raise scope.error(
-            f"topic {tp.topic} of {scope.config.flow.source} was re-created since "
-            "it was copied: its offsets are not those of the copy; leave it out with --topics, "
-            "and save its records with twinlog export",
+            f"topic {tp.topic} of {scope.config.flow.source} was re-created after it was copied, "
+            "so its offsets do not correspond to the copy. Exclude the topic with --topics, and "
+            "save its records with twinlog export",
             code="TAIL_UNKNOWN",
         )
     common, is_compared = copy.ordinal, False
@@ -348,11 +348,10 @@ class Comparing:
                 other, high = ordinal, middle
         if low < other and self._source_has_records(low, other):
             raise FlowError(
-                f"{self._source}: from offset {self._upstream(other)} on it "
-                "has other records than were copied. Which records from offset "
-                f"{self._upstream(low)} on differ is unknown, since {self._target} no longer has "
-                "them: leave its topic out with --topics, save both sides with twinlog export, and "
-                "compare them",
+                f"{self._source} differs from its copy from offset {self._upstream(other)} on. "
+                f"Whether [{self._upstream(low)}, {self._upstream(other)}) differs is unknown, "
+                "because not all of these records are still on both sides. Exclude the topic with "
+                "--topics, save both sides with twinlog export, and compare them",
                 flow=self._flow,
                 code="TAIL_UNKNOWN",
             )

@@ -301,7 +301,7 @@ class Reverse:
             yield "  groups fail back by its group sync (docs/groups.md)"
         yield f"  when it has caught up: twinlog switchover run FILE --flow '{self.name}'"
         if scope.setup.is_identity:
-            yield "  for a day its gate `foreign` names earlier producers there: --accept foreign"
+            yield "  for a day its gate `foreign` names earlier producers: add --accept foreign"
 
     def _maps(self) -> Maps:
         maps = read_maps(self._scope.source, self._scope.config.flow.reverse, after=NO_ENDS)
@@ -316,9 +316,9 @@ class Reverse:
             return True
         if known.runs[-1].ordinal > start.runs[-1].ordinal:
             raise FlowError(
-                f"{start.tp}: an earlier run found {known.runs[-1].ordinal} records on "
-                f"both sides, now they are {start.runs[-1].ordinal}: the source has lost records "
-                "since; leave its topic out with --topics",
+                f"{start.tp}: an earlier run found {known.runs[-1].ordinal} records on both sides, "
+                f"this run only {start.runs[-1].ordinal}, so the source has lost records since. "
+                "Exclude the topic with --topics",
                 flow=self.name,
                 code="REVERSE_UNKNOWN",
             )
@@ -448,9 +448,9 @@ class Failback:
             self._say(f"the replay of {first_few(undone)} had appended nothing: it is undone")
         if topics := [topic for topic in begun if topic not in undone]:
             raise self._scope.error(
-                f"the replay of {first_few(topics)} had begun to append records to "
-                "the target, where consumers may have read them: nothing was changed; to finish "
-                "it, run failback run --tail replay again",
+                f"the replay of {first_few(topics)} has begun to append records to the target, and "
+                "consumers may have read them, so nothing was changed. To finish the replay, run "
+                "twinlog failback run --tail replay again",
                 code="REPLAYED",
             )
         self._say("no record was changed on either cluster, so there is nothing else to undo;")
@@ -518,9 +518,10 @@ class Failback:
                 for transaction in plan.open_transactions
             )
             raise FlowError(
-                f"transactions are open on the source: {where}, so it is undecided whether their "
-                "records count; wait until transaction.timeout.ms of their producers has passed, "
-                "or end them with kafka-transactions.sh, and run the same command again",
+                f"transactions are open on the source ({where}), so it is unknown whether their "
+                "records will be committed. Wait until transaction.timeout.ms of their producers "
+                "has passed, or abort them with kafka-transactions.sh, then run the same command "
+                "again",
                 flow=plan.flow,
                 code="TAIL_OPEN",
                 fate=Fate.RETRIABLE,
@@ -596,9 +597,10 @@ class Failback:
         for file in files if divergence.problem is None else ():
             if file.span.next > divergence.log[1]:
                 raise saved.mismatch_error(
-                    f"{file.name} ends at offset {file.span.next}, and {divergence.source} at "
-                    f"{divergence.log[1]}: the source lost its end since it was saved, or this "
-                    "command did not write the file. It may be the only copy of these records"
+                    f"{file.name} ends at offset {file.span.next}, but {divergence.source} ends at "
+                    f"{divergence.log[1]}. Either the source's log was truncated after it was "
+                    "saved, or this command did not write the file. The file may be the only copy "
+                    "of its records"
                 )
             if file.span.next <= divergence.at:
                 continue
@@ -611,9 +613,9 @@ class Failback:
                 )
                 if record is not None and record[0] != record_of(fields):
                     raise saved.mismatch_error(
-                        f"{file.name} has another record at offset {fields['offset']} than "
-                        f"{divergence.source} has now: the source lost its end since it was saved, "
-                        "and was rewritten"
+                        f"{file.name} and {divergence.source} have different records at offset "
+                        f"{fields['offset']}, because the source's log was truncated and written "
+                        "again after it was saved"
                     )
                 if record is not None:
                     break
@@ -629,8 +631,8 @@ class Failback:
                 moved.append(f"{divergence.source} from offset {divergence.log[1]} on")
         if moved:
             raise self._scope.error(
-                f"producers write to the source: {first_few(moved)}; the earlier records "
-                "are saved: stop its producers, and run the same command again",
+                f"producers write to the source ({first_few(moved)}). The earlier records are "
+                "saved. Stop the producers, and run the same command again",
                 code="TAIL_GROWS",
                 fate=Fate.RETRIABLE,
             )
@@ -650,10 +652,11 @@ class Failback:
         ]
         if moved_ends:
             raise self._scope.error(
-                f"the copy to {first_few(map(str, moved_ends))} does not end where it ended when "
-                "both logs were compared: a mirror copies records that this run took for missing. "
-                "Saved files stay, and nothing was appended. Find out why the mirror does not "
-                "follow the promotion, or end it, then run the same command again",
+                f"the end of the copy to {first_few(map(str, moved_ends))} has moved since both "
+                "logs were compared, so a mirror still copies records that this run took for "
+                "missing. Saved files stay, and nothing was appended. Find out why the mirror "
+                "still copies after the promotion, or end the mirror, then run the same command "
+                "again",
                 code="COPY_RUNS",
                 fate=Fate.RETRIABLE,
             )
@@ -695,8 +698,8 @@ class FailbackPlan:
         out = []
         if not self.promoted:
             out.append(
-                "it was not promoted, so there is nothing to fail back from: the mirror copies the "
-                "source's records"
+                "the flow was not promoted, so there is nothing to fail back from; the mirror "
+                "copies the source's records"
             )
         out += [f"{tail.source}: {tail.problem}" for tail in self.tails if tail.problem]
         return out

@@ -152,8 +152,8 @@ def require_raw(scope: CutoverScope, divergences: Sequence[LogDivergence]) -> No
     if topics:
         raise scope.error(
             f"a replay would append the records of {first_few(sorted(topics))} without their "
-            "transforms; run it for other topics (--topics), or keep the tail in the files "
-            "(--tail keep), transform its records and produce them",
+            "transforms. Replay only other topics (--topics). Or keep the tail in files (--tail "
+            "keep), then transform the records and produce them yourself",
             code="TRANSFORMS_NOT_RUN",
         )
 
@@ -192,8 +192,9 @@ class Replay:
         missing = [str(tp) for tp in targets if seen.partition(tp) is None]
         if missing:
             raise self._scope.error(
-                f"the target has no {first_few(missing)}: create it there, or "
-                "leave its topic out with --topics; the tail is saved, nothing was replayed",
+                f"the target has no partition {first_few(missing)}. The tail is saved, and nothing "
+                "was replayed. Create the partition, or exclude its topic with --topics, then run "
+                "the same command again",
                 code="TOPIC_MISSING",
             )
         self._require_same(*work)
@@ -221,9 +222,9 @@ class Replay:
                 if not tail_work.files:
                     continue  # there is nothing to append, so no position is needed
                 raise self._scope.error(
-                    f"the replay of {source} was begun, and the brokers of "
-                    f"the target have lost its position (group {self._group}): compare the "
-                    f"files with the records of {target}, and append missing ones by hand",
+                    f"the replay of {source} was begun, but the brokers of the target have lost "
+                    f"its position (group {self._group}). Compare the saved files with the records "
+                    f"of {target}, and append missing records by hand",
                     code="REPLAY_UNKNOWN",
                 )
             self._require_same(tail_work)
@@ -276,10 +277,10 @@ class Replay:
         if offset.isdecimal() and offset.isascii():
             return int(offset)
         raise self._scope.error(
-            f"group {self._group} has offset {committed.offset} for the replay of "
-            f"{work.tail.source}, and another client than Twinlog committed it "
-            f"(metadata {committed.metadata[:80]!r}): compare the files with the records of "
-            f"{work.tail.target}, and append missing ones by hand. Nothing was appended",
+            f"the position of the replay of {work.tail.source} (group {self._group}, offset "
+            f"{committed.offset}) was not committed by Twinlog, but by another client (metadata "
+            f"{committed.metadata[:80]!r}). Nothing was appended. Compare the saved files with the "
+            f"records of {work.tail.target}, and append missing records by hand",
             code="REPLAY_UNKNOWN",
         )
 
@@ -409,8 +410,8 @@ def compacted_lines(scope: CutoverScope, topics: set[str]) -> Iterator[str]:
         for topic in sorted(may_lack_offsets(scope.target, topics)):
             yield (
                 f"  {topic} of the target is compacted, as far as is known: a replayed record "
-                "becomes the newest of its key, even if a new producer has written a later one; "
-                "--tail keep leaves it"
+                "becomes the newest of its key, even if a new producer has written a later one. "
+                "With --tail keep, none is replayed"
             )
 
 
@@ -467,8 +468,8 @@ class PromotionWatch:
         withdrawn = [topic for topic in replayed if intents.get(IntentKind.REPLAY, topic) is None]
         if withdrawn:
             raise self._scope.error(
-                "another command (failback abort) has undone this replay: nothing more was "
-                "appended; if no other command runs, run the same command again",
+                "another process (twinlog failback abort) has undone this replay, so nothing more "
+                "was appended. Once that process has ended, run the same command again",
                 code="REPLAY_FENCED",
                 fate=Fate.RETRIABLE,
             )

@@ -201,7 +201,7 @@ class SavedTail:
                     aborted += fields["transaction"] == Transaction.ABORTED
                 except (ValueError, KeyError, TypeError, CorruptData) as error:
                     raise self.mismatch_error(
-                        f"line {records} of {path.name} is no record of {tp}, offsets {span}"
+                        f"line {records} of {path.name} is no record of {tp} in {span}"
                     ) from error
                 last = offset
         return SavedFile(
@@ -232,14 +232,14 @@ class SavedTail:
         manifest = self._manifest()
         if not manifest and (paths := self._paths()):
             raise self.mismatch_error(
-                f"it has {first_few(sorted(path.name for path in paths))} and no {MANIFEST}, so "
-                "the origin of these records is unknown"
+                f"the folder has {first_few(sorted(path.name for path in paths))}, but no "
+                f"{MANIFEST}, so the origin of these records is unknown"
             )
         ours = encoded(self._owner)
         if manifest and any(manifest.get(key) != value for key, value in ours.items()):
             raise self.mismatch_error(
-                f"it holds the tail of {manifest.get('flow')} from cluster "
-                f"{manifest.get('source_cluster_id')}, this is {self._owner.flow} from "
+                f"the folder holds the tail of {manifest.get('flow')} from cluster "
+                f"{manifest.get('source_cluster_id')}, expected {self._owner.flow} from "
                 f"{self._owner.source_cluster_id}"
             )
         return bool(manifest)
@@ -247,8 +247,8 @@ class SavedTail:
     def mismatch_error(self, what: str) -> FlowError:
         """Return the error for a folder whose contents are not what this flow saved."""
         return FlowError(
-            f"{self._folder}: {what}; nothing was changed: keep the folder as it is, and save to "
-            "another one with --save",
+            f"{self._folder}: {what}. Nothing was changed. Keep this folder as it is, and save to "
+            "another folder with --save",
             code="SAVED_OTHERWISE",
         )
 
