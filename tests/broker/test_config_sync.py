@@ -122,7 +122,7 @@ def test_a_running_mirror_syncs_configs_and_overwrites_foreign_changes(
     (line,) = overwritten(caplog)
     assert f"config of {pair.remote}: retention.ms 1111111 -> 3600000: " in line
     assert line.endswith(
-        "to keep a value of the target's own, add its name to the list of "
+        "to keep a value on the target, add the config's name to the list of "
         "config.properties.exclude [CONFIG_OVERWRITTEN]"
     )
 
@@ -198,7 +198,7 @@ def test_a_shorter_retention_is_reported_before_it_applies_and_refused_on_reques
     there = {RETENTION: "7200000", "max.message.bytes": "1000"}
     pair.create({RETENTION: "3600000", "max.message.bytes": "2000"}, there)
     (report,) = check(load(pair.config(), environment={})).flows
-    wanted = f"{pair.remote}: retention.ms 7200000 -> 3600000: "
+    wanted = f"{pair.remote}: retention.ms 7200000 -> 3600000, "
     (note,) = (note for note in report.notes if "RETENTION_LOWERED" in note)
     assert note.startswith(wanted)
 

@@ -190,7 +190,7 @@ def test_another_configuration_is_reported_until_both_have_reloaded(
 
             leader.reload(tasks_max="3", topics_exclude="hidden")
             eventually(lambda: "[CONFIG_MISMATCH]" in reason(standby.mirror))
-            assert "different: tasks.max, topics.exclude;" in reason(standby.mirror)
+            assert "different values of tasks.max, topics.exclude;" in reason(standby.mirror)
             assert f"process {os.getpid()}" in reason(standby.mirror)
             assert standby.mirror.supervisor.snapshots()[0].state == "STANDBY"
             (copying,) = leader.mirror.eventually(lambda parts: parts[0].state == "AT_END")

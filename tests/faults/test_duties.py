@@ -57,7 +57,7 @@ def await_refusal(caplog: pytest.LogCaptureFixture, remote: str, code: str) -> N
     """Wait until a round of the config sync has logged that it leaves this topic unchanged, with
     the code as the reason.
     """
-    wanted = f"configs of {remote} are left as they are while it has stopped with {code}"
+    wanted = f"configs of {remote} are left as they are while the topic has stopped with {code}"
     eventually(lambda: any(wanted in one.getMessage() for one in caplog.records), what=wanted)
 
 

@@ -127,7 +127,7 @@ def refused(circle: Circle, config: Path, code: str, *flows: str) -> str:
         words = found[flow][0]
         assert f"[{code}]" in words
         assert (ended[flow].state, ended[flow].code) == ("FAILED", code)
-        reason = ended[flow].reason.partition("nothing is begun: ")[2] or ended[flow].reason
+        reason = ended[flow].reason.partition("flow may be copied: ")[2] or ended[flow].reason
         assert reason.removeprefix(f"{flow}: ") == words.removeprefix(f"{flow}: ")
     assert circle.held() == before, "something was written"
     return words

@@ -107,6 +107,6 @@ def test_excluded_topics_are_reported(flow: Rounds) -> None:
     flow.views = (view(foreign_code="TAKEN_OVER"),)
     assert flow.round() == ([], True)
     assert flow.logged == [
-        "A->B: configs of A.orders are left as they are while it has stopped with TAKEN_OVER: this "
-        "flow may not be allowed to change it"
+        "A->B: configs of A.orders are left as they are while the topic has stopped with "
+        "TAKEN_OVER: this flow may not be allowed to change the topic"
     ]

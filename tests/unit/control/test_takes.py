@@ -107,7 +107,7 @@ def test_an_unstarted_partition_waits_for_a_lost_lanes_first_row(begin_at: int) 
     one = partition(begin_at=begin_at)
     assert not one.why_put_off
     assert put_off(one, {})
-    assert one.why_put_off.endswith("it starts in about 60 s")
+    assert one.why_put_off.endswith("the partition starts in about 60 s")
     assert one.retry_at == one.wait_until
     assert not one.is_due(time.monotonic()), "or the map would be read in every turn"
 

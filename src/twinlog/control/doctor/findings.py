@@ -231,7 +231,8 @@ def quota(observation: Observation) -> Iterator[Finding]:
         ]
         todo = "check the quotas of users and client IDs: kafka-configs.sh --describe"
         if hidden:
-            todo = f"grant DESCRIBE_CONFIGS on the cluster of {', '.join(hidden)} to see which"
+            names = ", ".join(hidden)
+            todo = f"to see the quotas, grant DESCRIBE_CONFIGS on the cluster of {names}"
         what = "brokers throttle the flow (THROTTLED), but no quota of its clients is visible"
         yield Finding(Likelihood.LIKELY, "quota", what, todo)
 
@@ -325,7 +326,7 @@ def open_transaction(observation: Observation) -> Iterator[Finding]:
         "open_transaction",
         f"an open transaction at the source blocks {plural(len(held), 'partition')}: "
         f"{plural(worst.loss_records or 0, 'offset')} after it in {worst.topic}-{worst.partition}",
-        "end it, or find its producer: kafka-transactions.sh find-hanging",
+        "find its producer (kafka-transactions.sh find-hanging), and let it end the transaction",
     )
 
 
@@ -473,7 +474,8 @@ def unreachable(observation: Observation) -> Iterator[Finding]:
             yield _certain_finding(
                 "unreachable",
                 _named(side.alias, side.problem),
-                f"start its brokers, or correct {side.alias}.bootstrap.servers and its security",
+                f"start its brokers, or correct {side.alias}.bootstrap.servers and the keys of its "
+                "security",
             )
 
 
@@ -490,7 +492,7 @@ def not_running(observation: Observation) -> Iterator[Finding]:
     if is_unheard or observation.snapshot.state in (FlowState.NOT_RUNNING, FlowState.STOPPED):
         waiting = f"{count(observation.lag)} records wait" if observation.lag else ""
         reasons = ("no process is known to run it", waiting, observation.snapshot.reason)
-        todo = f"twinlog mirror {quote(observation.file)}; if another host runs it, check there"
+        todo = f"twinlog mirror {quote(observation.file)}; if another host runs it, check that host"
         yield _certain_finding("not_running", "; ".join(filter(None, reasons)), todo)
 
 
@@ -511,7 +513,9 @@ def _advice(snapshot: FlowStatus) -> str:
     risks = ("RPO_EXCEEDED" if snapshot.rpo_excess else "", "RETENTION_NEAR" if is_near else "")
     code = next(filter(None, (snapshot.code, *risks)), "")
     return (
-        advice_of(code) if code else "check the cluster that it names; the flow resumes by itself"
+        advice_of(code)
+        if code
+        else "check the cluster that the message names; the flow resumes by itself"
     )
 
 
@@ -629,17 +633,17 @@ def retention_near(observation: Observation) -> Iterator[Finding]:
     for topic, of_topic in _grouped_by(near, lambda partition: partition.topic):
         first = min(of_topic, key=lambda partition: partition.left_ms or 0)
         needs = (
-            "more time than it has (it is not catching up)"
+            "is not catching up"
             if first.needs_ms is None
-            else duration(first.needs_ms / 1000)
+            else f"needs {duration(first.needs_ms / 1000)} to catch up"
         )
         left = duration((first.left_ms or 0) / 1000)
         yield _certain_finding(
             "retention_near",
-            f"{topic}-{first.partition}: in {left} the source may delete records not copied yet, "
-            f"and the copy needs: {needs}",
+            f"{topic}-{first.partition}: in {left} the source may delete records that are not "
+            f"copied yet, and the copy {needs}",
             f"raise retention.ms or retention.bytes of {topic} on {observation.source.alias} "
-            "until it has caught up",
+            "until the copy has caught up",
         )
 
 

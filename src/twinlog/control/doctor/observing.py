@@ -177,7 +177,7 @@ class _Observer:
             with _prompt_client(self._setup.target) as client:
                 return state_rows_if_any(client).intents(self._setup.name)
         except TwinlogError as error:
-            self._notes.append(f"unknown whether it is paused or limited: {error}")
+            self._notes.append(f"unknown whether the flow is paused or limited: {error}")
             return FlowIntents()
 
     def _decoding_reasons(self, partitions: Iterable[PartitionStatus]) -> dict[str, str]:

@@ -378,8 +378,9 @@ def signing_key(path: Path) -> Ed25519PrivateKey:
         key = load_pem_private_key(path.read_bytes(), None)
     except (OSError, ValueError, TypeError, UnsupportedAlgorithm) as error:
         raise UsageError(
-            f"--sign {path}: no private key in PEM without a passphrase ({type(error).__name__}); "
-            "create one with openssl genpkey -algorithm ed25519 -out FILE"
+            f"--sign {path}: not a private key in PEM without a passphrase "
+            f"({type(error).__name__}); create one with openssl genpkey -algorithm ed25519 -out "
+            "FILE"
         ) from error
     if not isinstance(key, Ed25519PrivateKey):
         raise UsageError(f"--sign {path}: not an Ed25519 key")

@@ -156,7 +156,7 @@ class Rehearsal:
         """Wait until writing has ended, by the fence or at its end, and readers have read
         everything.
         """
-        self._until(lambda: writer.refused_at is not None or not writer.is_alive, "the fence holds")
+        self._until(lambda: writer.refused_at is not None or not writer.is_alive, "the fence")
         for client in (writer, *readers):
             client.stop_and_wait()
 
@@ -578,7 +578,8 @@ class MirrorProcess:
         code = self._process.poll()
         if code is not None and not self._is_killed:
             raise FlowError(
-                f"the drill's mirror ended with {code}; its last lines: {self._last_lines()}",
+                f"the drill's mirror ended with exit code {code}; the last lines of its log: "
+                f"{self._last_lines()}",
                 code="DRILL_FAILED",
             )
 

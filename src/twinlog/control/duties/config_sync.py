@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 LINES_SHOWN: Final = 20
 """Maximum log lines per round, so that the first sync of a large cluster does not fill the log."""
 TO_KEEP: Final = (
-    "set back to what the source has; to keep a value of the target's own, add its name to the "
+    "set back to the source's values; to keep a value on the target, add the config's name to the "
     "list of config.properties.exclude [CONFIG_OVERWRITTEN]"
 )
 
@@ -115,8 +115,8 @@ def shortened_retention_lines(drift: ConfigDrift) -> Iterator[str]:
     for remote, diffs in drift.topics.items():
         if shorter := [*map(str, filter(shortens_life, diffs))]:
             yield (
-                f"{remote}: {', '.join(shorter)}: as at the source; older records are "
-                "deleted. To keep them: twinlog.sync.retention = raise-only [RETENTION_LOWERED]"
+                f"{remote}: {', '.join(shorter)}, as on the source; older records are deleted. To "
+                "keep them, set twinlog.sync.retention = raise-only [RETENTION_LOWERED]"
             )
 
 

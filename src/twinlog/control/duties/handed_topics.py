@@ -143,8 +143,8 @@ class TopicRounds(Duty):
         self._pause_s, self.handed = self._pause.next_s(), handed
         for remote, code in handed.left_alone.items():
             self._flow.log_once(
-                f"{self._flow.name}: {self._what} of {remote} are left as they are while it has "
-                f"stopped with {code}: this flow may not be allowed to change it"
+                f"{self._flow.name}: {self._what} of {remote} are left as they are while the topic "
+                f"has stopped with {code}: this flow may not be allowed to change the topic"
             )
         return [topic for topic in handed.ours if is_whole or topic not in self._done], is_whole
 

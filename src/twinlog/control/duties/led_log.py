@@ -45,7 +45,7 @@ class LedLog:
     def append(self, records: Sequence[Record]) -> None:
         """Append one batch. Raises NotNow if this process no longer leads."""
         if not self._flow.leads():
-            raise NotNow(f"{self._flow.name}: another process leads it now")
+            raise NotNow(f"{self._flow.name}: another process leads the flow now")
         base = append(self._client, self._tp, records)
         self._is_foreign |= self._end not in (-1, base)
         self._end = base + len(records)

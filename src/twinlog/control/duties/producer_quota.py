@@ -116,7 +116,7 @@ class ProducerQuota(Duty):
             work.start()
             work.join(ENDS_WITHIN_S)
             if work.is_alive():
-                self._may_stay("it takes too long")
+                self._may_stay("this takes too long")
 
     def close(self) -> None:
         try:
@@ -159,8 +159,8 @@ class ProducerQuota(Duty):
 
     def _may_stay(self, why: object) -> None:
         self._log.warning(
-            "producers of %s may still be throttled: %s; the next start removes the quota, or "
-            "`twinlog flow unthrottle` [PRODUCERS_HELD]",
+            "producers of %s may still be throttled, because the quota could not be removed: %s; "
+            "the next start removes it, or `twinlog flow unthrottle` [PRODUCERS_HELD]",
             self._flow.source.alias,
             why,
         )

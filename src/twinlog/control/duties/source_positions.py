@@ -71,8 +71,8 @@ class GroupCommits(Duty):
         if any(map(is_refused_as_active, errors)):
             self._flow.log_once(
                 f"{self._flow.name}: offsets of group {self._group} are not committed on "
-                f"{self._flow.config.flow.source}: the group has members; stop the MirrorMaker 1 "
-                "that is in it"
+                f"{self._flow.config.flow.source}, because the group has members: stop the "
+                "MirrorMaker 1 that uses this group"
             )
         elif denied := [error for error in errors if isinstance(error, Unauthorized)]:
             raise NotPermitted(

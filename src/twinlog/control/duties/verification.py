@@ -244,7 +244,7 @@ class Verification(Duty):
             line = _difference_line(view, difference)
             if self._flow.verified.add_difference(line):
                 error = PartitionError(
-                    f"{line}: `twinlog verify` compares all of both logs", code=CODE
+                    f"{line}; to compare both logs completely, run twinlog verify", code=CODE
                 )
                 self._log.warning("the copy differs from its source: %s", error)
 

@@ -125,7 +125,7 @@ def _ids(target: ClusterClient, flow: str, wanted: set[int]) -> dict[int, int]:
                 raise
             time.sleep(PAUSE_S)
     raise FlowError(
-        f"its producer ids were written to {STATE_TOPIC}, and are missing there",
+        f"the flow's producer ids were written to {STATE_TOPIC}, but the topic does not have them",
         flow=flow,
         code="STATE_CORRUPT",
         fate=Fate.RETRIABLE,
@@ -306,8 +306,8 @@ class TargetFacts:
         except Unauthorized as error:
             if configured is None:
                 self.log_once(
-                    f"{self.ends.name}: {error}: every partition counts as unprotected (one batch "
-                    "in flight for a minute after a problem); set "
+                    f"{self.ends.name}: every partition counts as unprotected (one batch in flight "
+                    f"for a minute after a problem): {error}; or set "
                     "twinlog.target.producer.id.expiration.ms to the brokers' "
                     "producer.id.expiration.ms"
                 )

@@ -107,7 +107,7 @@ class TopicRefresh:
         )
         if vanished:
             self.log.warning(
-                "%s (%s) deleted at %s, or no longer visible (DESCRIBE); kept on %s: %s",
+                "%s (%s) deleted at %s, or no longer visible (DESCRIBE); the copies on %s stay: %s",
                 plural(len(vanished), "topic"),
                 first_few(vanished),
                 flow.source,

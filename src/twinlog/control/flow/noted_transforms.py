@@ -61,9 +61,9 @@ def _with_refusal(
     if found is None:
         return plan
     message = (
-        f"{plan.source}: it is new, and this may be the wrong configuration: another process of "
-        f"the flow has a transform for {found}; if this is intended, list {topic} in "
-        f"{TRANSFORMS_REMOVED}"
+        f"{plan.source} is new and has no transform, but another process of the flow has one for "
+        f"{found}, so this may be the wrong configuration. If {topic} needs no transform, list it "
+        f"in {TRANSFORMS_REMOVED}"
     )
     refusal = Refusal(code="TRANSFORMS_DIFFER", message=message, is_retriable=False)
     return replace(plan, refusal=refusal)

@@ -108,7 +108,7 @@ class IntentFollower:
             return
         if not self.run.hold_reason:
             self.run.errors[error.code] += 1
-            self.log.warning("%s; running partitions continue, no new one starts", error)
+            self.log.warning("%s; running partitions continue, no new partition starts", error)
         self.run.hold_back(error)
 
     def _follow(self, intents: FlowIntents) -> None:

@@ -98,7 +98,7 @@ class FlowTrouble:
     def lead_lost(self, problem: TwinlogError | None) -> None:
         """Record the loss of the lead. `problem`: why the group did not respond, if known."""
         if problem is None or not has(problem.code, Trait.AWAY):
-            message = "the lead was lost: its lanes drain, then it becomes a standby"
+            message = "this process lost the lead: its lanes drain, then it becomes a standby"
             problem = NotLeader(message, fate=Fate.RETRIABLE)
         self._degraded(problem)
 

@@ -265,7 +265,7 @@ def _hidden_map(flow: LedFlow, topic: str) -> str:
     source, target = flow.config.flow.source, flow.config.flow.target
     return (
         f"{flow.name}: groups are not translated in topics of {source} that came from {target}: "
-        f"if Twinlog copied them, grant READ on topic {topic} of {source} to its user "
+        f"if Twinlog copied them, grant READ on topic {topic} of {source} to Twinlog's user "
         "[TOPIC_UNAUTHORIZED]"
     )
 

@@ -198,8 +198,8 @@ def skipping_groups(
     for flows_, (topics, groups) in sorted(by_flows.items()):
         yield (
             f"{flow.flow}: {first_few(sorted(topics))} on {flow.flow.target} also gets the records "
-            f"of {first_few(flows_)}, and offsets translated by {flow.flow} may be after unread "
-            f"ones, so groups would skip them ({first_few(sorted(groups))}): let these groups read "
-            "all sources to the end before they move, or give each source its own topics "
-            "(DefaultReplicationPolicy, twinlog.rename)"
+            f"of {first_few(flows_)}. Offsets translated by {flow.flow} may be after unread "
+            f"records of other flows, so groups ({first_few(sorted(groups))}) would skip these "
+            "records: let these groups read all sources to the end before they move, or give each "
+            "source its own topics (DefaultReplicationPolicy, twinlog.rename)"
         )

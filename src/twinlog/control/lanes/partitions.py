@@ -423,8 +423,8 @@ class Partition:
 
     def _log_gap(self, gap: Gap) -> str:
         return self._warn(
-            "upstream offsets [%d, %d): %d of them are missing at the source, though the topic is "
-            "not compacted: lost there, or compacted before; the copy continues",
+            "upstream offsets [%d, %d): %d of them are missing at the source, although the topic "
+            "is not compacted. They were lost, or compacted earlier. The copy continues",
             *(gap.first, gap.next, gap.offsets),
             code="SOURCE_GAP",
         )
@@ -530,8 +530,8 @@ class Partition:
         if not (left_s and is_pending and is_meant) or self.retry_at < self.wait_until:
             return ""
         return (
-            "requests of a lane that was lost, or killed with its process, may still arrive: it "
-            f"starts in about {math.ceil(left_s)} s"
+            "requests of a lane that was lost, or killed with its process, may still arrive: the "
+            f"partition starts in about {math.ceil(left_s)} s"
         )
 
     @property

@@ -204,15 +204,15 @@ def transformed_as_before(
     for partition in cold:
         plan, what = partition.plan, ""
         if plan.source.topic in lost:
-            what = "its records were transformed, and the configuration has no transform for it now"
+            what = "its records were transformed, but the configuration no longer transforms it"
         elif not plan.transform and plan.map_key[:3] not in rows:
             what = (
-                f"it is new, and this may be the wrong configuration: {min(lost)} was transformed, "
-                "and has no transform now"
+                f"a new partition is not copied, because {min(lost)} was transformed and has no "
+                "transform now, so this may be the wrong configuration"
             )
         if what:
-            todo = f"if this is intended, list {min(lost)} in {TRANSFORMS_REMOVED}"
-            message = f"{plan.source}: {what}; {todo}"
+            todo = f"If {min(lost)} needs no transform any more, list it in {TRANSFORMS_REMOVED}"
+            message = f"{plan.source}: {what}. {todo}"
             partition.note_failure("TRANSFORMS_DIFFER", message, retriable=False)
         else:
             out.append(partition)

@@ -193,7 +193,8 @@ class FlowClaims:
         if lost_claims:
             self.log_once(
                 f"{self.name}: {STATE_TOPIC} lost claims of this flow: the offset map has "
-                f"generation {in_map}; it resumes with the next one, under a new producer id"
+                f"generation {in_map}. The flow resumes with the next generation, under a new "
+                "producer id"
             )
         before = max(in_map, -1 if last is None else last.generation)
         claim = Claim(
@@ -255,8 +256,9 @@ class FlowClaims:
             self._waits = history.latest.generation, time.monotonic() + late_requests.wait_s()
         if time.monotonic() < self._waits[1]:
             raise SetupWaiting(
-                "its isolation, start or policy changed, and the process before was not "
-                "shut down cleanly: waiting until its lanes have certainly stopped",
+                "the flow's isolation level, start or policy has changed, and the previous process "
+                "was not shut down cleanly: waiting until that process's lanes have certainly "
+                "stopped",
                 flow=self.name,
             )
 

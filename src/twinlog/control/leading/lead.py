@@ -105,8 +105,8 @@ def wait_to_lead(membership: Membership, config: FlowConfig, *, once: bool) -> N
     keys = [] if leaders_digests is None else differing_keys(digests(config), leaders_digests)
     if keys:
         raise StandingBy(
-            f"standing by: another process leads this flow ({leader}) with another configuration; "
-            f"different: {first_few(keys, KEYS_SHOWN)}; give both the same file and reload them",
+            f"standing by: another process leads this flow ({leader}) with different values of "
+            f"{first_few(keys, KEYS_SHOWN)}; give both processes the same file, and reload them",
             code="CONFIG_MISMATCH",
         )
     raise StandingBy(f"standing by: another process leads this flow ({leader})")

@@ -222,7 +222,7 @@ class LoopGuard:
             self._write(target, fresh_rows)
         except CorruptData as error:
             why = PartitionError(
-                f"nothing new begins: {error}",
+                f"no copy of a new topic begins: {error}",
                 flow=self.config.flow,
                 code=error.code,
                 fate=Fate.RETRIABLE,
@@ -252,12 +252,12 @@ class LoopGuard:
         if not why:  # the fastest check is last, so that little time passes before the change
             now = target.metadata([remote.name]).topics[remote.name]
             if now.error or now.topic_id != remote.topic_id:
-                why = "it was deleted or re-created a moment ago"
+                why = "it was just deleted or re-created"
         if not why:
             return None
         return PartitionError(
-            f"{remote.name} gets no more partitions while {why}: this flow may not be "
-            "allowed to change it; if more partitions are correct, add them by hand",
+            f"{remote.name} gets no more partitions, because {why}. This flow may not be allowed "
+            "to change the topic. If more partitions are correct, add them by hand",
             flow=self.config.flow,
             code=code or "TARGET_TOPIC_TOO_SMALL",
             fate=Fate.RETRIABLE,
@@ -529,8 +529,8 @@ def same_cluster_error(flow: FlowConfig, cluster_id: str) -> FlowError:
     """Return the error for a flow whose source and target are the same cluster."""
     source, target = flow.flow.source, flow.flow.target
     return FlowError(
-        f"{source} and {target} are the same cluster ({cluster_id}): every copy would "
-        "be copied again, or every record onto itself; correct "
+        f"{source} and {target} are the same cluster ({cluster_id}), so every record would be "
+        "copied again and again. Correct "
         f"{target}.bootstrap.servers or {source}.bootstrap.servers",
         flow=flow.flow,
         code="SAME_CLUSTER",
@@ -546,10 +546,10 @@ def same_clusters_error(flow: FlowConfig, topic: str, other: FlowConfig) -> Part
     return _left_out_error(
         flow,
         "SAME_CLUSTER",
-        f"{other.flow} leads from the same cluster to the same cluster under other "
-        f"aliases, and would copy topic {topic} a second time; correct bootstrap.servers, or leave "
-        f"the topic out of one of them ({other.flow}.topics.exclude); if each copies a part of the "
-        f"records to a topic of its own, add {flow.flow}.twinlog.beside = {other.flow}",
+        f"{other.flow} connects the same two clusters under other aliases, so topic {topic} would "
+        "be copied twice. Correct bootstrap.servers, or exclude the topic from one of the flows "
+        f"({other.flow}.topics.exclude). If each flow copies a part of the records to a topic of "
+        f"its own, add {flow.flow}.twinlog.beside = {other.flow}",
     )
 
 
@@ -557,10 +557,11 @@ def clusters_swapped_error(flow: FlowConfig) -> FlowError:
     """Return the error for a flow that has copied before from its current target to its source."""
     source, target = flow.flow.source, flow.flow.target
     return FlowError(
-        f"this flow has copied from the cluster that is now {target} to the one that "
-        f"is now {source}: their addresses were swapped, and every copy would be appended to its "
-        f"original; swap {source}.bootstrap.servers and {target}.bootstrap.servers back; if it is "
-        "another flow, that of the other direction, give its clusters other aliases",
+        f"this flow has copied before, from the cluster that is now {target} to the cluster that "
+        f"is now {source}. Their addresses were swapped, so every copy would be appended to its "
+        f"original. If this is an error, swap {source}.bootstrap.servers and "
+        f"{target}.bootstrap.servers back. If this is meant to be a flow in the other direction, "
+        "give its clusters other aliases",
         flow=flow.flow,
         code="CLUSTERS_SWAPPED",
     )
@@ -575,9 +576,9 @@ def copied_back_error(flow: FlowConfig, topic: str, row: CopyRow, target_id: str
     return _left_out_error(
         flow,
         "COPIED_BACK",
-        f"topic {topic} of {source} is {what} (written by {row.flow}): copied back, "
-        "its records would be duplicated, or copied in a loop; leave it out with "
-        f"{flow.flow}.topics.exclude, or turn one of these flows off",
+        f"topic {topic} of {source} is {what} (written by {row.flow}). If it were copied back, its "
+        "records would be duplicated, or copied in a loop. Exclude the topic with "
+        f"{flow.flow}.topics.exclude, or disable one of these flows",
     )
 
 
@@ -586,9 +587,9 @@ def loop_error(flow: FlowConfig, topic: str, way: Sequence[str]) -> PartitionErr
     return _left_out_error(
         flow,
         "COPIED_BACK",
-        f"topic {topic} would be copied back to its source through {', '.join(way)}, so that "
-        f"every record is copied endlessly; exclude it from one of these flows "
-        f"({way[-1]}.topics.exclude), or disable one",
+        f"topic {topic} would be copied back to its source through {', '.join(way)}, so every "
+        "record would be copied endlessly. Exclude the topic from one of these flows "
+        f"({way[-1]}.topics.exclude), or disable one of them",
     )
 
 
@@ -598,10 +599,10 @@ def copied_already_error(flow: FlowConfig, topic: str, row: CopyRow, remote: str
     return _left_out_error(
         flow,
         "COPIED_TWICE",
-        f"topic {topic} of {source} is already copied to {remote} of {target} by "
-        f"{row.flow}: these are the same clusters under other aliases, and all of it would be "
-        f"copied again; use the aliases of {row.flow}, and its copy resumes at its position; if "
-        "each copies a part of the records to a topic of its own, add "
+        f"topic {topic} of {source} is already copied to {remote} of {target} by {row.flow}, which "
+        "connects the same clusters under other aliases, so all records would be copied again. To "
+        f"resume that copy at its position, use the aliases of {row.flow}. If each flow copies a "
+        "part of the records to a topic of its own, add "
         f"{flow.flow}.twinlog.beside = {row.flow}",
     )
 
@@ -612,11 +613,11 @@ def rename_changed_error(flow: FlowConfig, topic: str, old: str, new: str) -> Pa
     return _left_out_error(
         flow,
         "RENAME_CHANGED",
-        f"topic {topic} of {flow.flow.source} was copied to {old} of {target}, and "
-        f"the file now names it {new}: nothing of it is copied, since a new topic would "
-        "begin with the records that the source still has, and readers of the old one would get "
-        f"no more; give it its old name again, and the copy resumes; or leave it out here "
-        f"({flow.flow}.topics.exclude), and {old} stays as it is",
+        f"topic {topic} of {flow.flow.source} was copied to {old} of {target}, but the file now "
+        f"names the remote topic {new}. Nothing is copied, because {new} would begin with the "
+        f"records that the source still has, and readers of {old} would get no more records. To "
+        f"resume the copy, restore the name {old} in the file. To keep {old} as it is, exclude "
+        f"the topic with {flow.flow}.topics.exclude",
     )
 
 
@@ -625,24 +626,25 @@ def rename_taken_error(flow: FlowConfig, topic: str, remote: str, other: str) ->
     return _left_out_error(
         flow,
         "RENAME_CLASH",
-        f"topic {topic} of {flow.flow.source} would be {remote} on "
-        f"{flow.flow.target}, which holds the copy of topic {other}: nothing of {topic} is copied, "
-        f"since one topic cannot hold both; give {topic} another name (docs/rename.md), or "
-        f"leave it out with {flow.flow}.topics.exclude",
+        f"topic {topic} of {flow.flow.source} would be copied to {remote} on {flow.flow.target}, "
+        f"which holds the copy of topic {other}. One topic cannot hold both copies, so nothing of "
+        f"{topic} is copied. Give {topic} another name on the target (docs/rename.md), or exclude "
+        f"it with {flow.flow}.topics.exclude",
     )
 
 
 def no_topic_left_error(flow: FlowConfig, first: TwinlogError, others: int) -> FlowError:
     """Return the error for a flow that does not start because none of its topics may be copied."""
-    more = f" (and {others} more of its topics)" if others else ""
-    return FlowError(f"nothing is begun{more}: {first.what}", flow=flow.flow, code=first.code)
+    more = f" (first of {others + 1} errors)" if others else ""
+    what = f"no topic of this flow may be copied{more}: {first.what}"
+    return FlowError(what, flow=flow.flow, code=first.code)
 
 
 def not_copied_back(flow: FlowConfig, topic: str, row: CopyRow) -> str:
     """Return a note on a topic whose ID, but not its name, shows that it came from the target."""
     return (
         f"{flow.flow}: topic {topic} of {flow.flow.source} holds records of {flow.flow.target} "
-        f"(copied by {row.flow} under another name): it is not copied back"
+        f"(copied by {row.flow} under another name), so it is not copied back"
     )
 
 
