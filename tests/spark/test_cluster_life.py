@@ -89,11 +89,11 @@ def test_a_flow_without_executors_waits_for_spark_as_long_as_it_takes(
     orders: Orders, cluster: Cluster, tmp_path: Path
 ) -> None:
     listen = f"127.0.0.1:{free_port()}"
-    said = f"WAITING_FOR_SPARK: no executor of {cluster.url} has registered; Spark says: "
+    said = f"WAITING_FOR_SPARK: no executor of {cluster.url} has registered; Spark reports: "
 
     def is_waiting() -> bool:
         flow = state_of(listen)
-        return flow["state"] == "WAITING_FOR_SPARK" and "Spark says" in flow["reason"]
+        return flow["state"] == "WAITING_FOR_SPARK" and "Spark reports" in flow["reason"]
 
     with mirror(orders, cluster, tmp_path / "run", listen=listen) as leader:
         eventually(is_waiting, what="a state: there is no master")

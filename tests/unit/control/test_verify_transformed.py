@@ -270,7 +270,10 @@ def test_process_that_cannot_be_started() -> None:
     ("first", "says"),
     [
         (ApplicationFailed(message="no module company", code="TRANSFORM_FAILED"), "no module"),
-        (ApplicationReady(varying=("mask",)), "other records each time from mask"),
+        (
+            ApplicationReady(varying=("mask",)),
+            "these transforms return different records each time: mask",
+        ),
     ],
     ids=["application does not start", "not deterministic"],
 )

@@ -223,9 +223,9 @@ class SparkEngine:
         # the JVM's end is expected if a signal that stops this process has also reached the JVM
         if not self._stop.is_set() and not self._options.commands.stopping.is_set():
             raise TwinlogError(
-                "Spark's JVM ended by itself (out of memory, or killed?): see the lines "
-                "before this one and the kernel's log; this process ends, and must be started "
-                "again",
+                "Spark's JVM ended by itself, so this process ends. The JVM may have been out of "
+                "memory or killed: see the log lines before this one, and the kernel's log. Then "
+                "start the process again",
                 code="SPARK_DIED",
             )
         self._stop.set()
@@ -262,7 +262,7 @@ class SparkEngine:
 
     def _no_executor_error(self) -> TwinlogError:
         words = self._jvm.gateway.last_warning
-        suffix = f"; Spark says: {words}" if words else ""
+        suffix = f"; Spark reports: {words}" if words else ""
         return TwinlogError(
             f"no executor of {self._master} has registered{suffix}",
             code="WAITING_FOR_SPARK",
@@ -329,7 +329,7 @@ class SparkEngine:
         if lanes > room and name not in self._warned:
             self._warned.add(name)
             FlowLog(log, name).warning(
-                "gets %s and not %d until the mirror is restarted: its Spark was started for "
+                "gets %s and not %d until the mirror is restarted, because Spark was started for "
                 "an earlier configuration",
                 plural(room, "lane"),
                 lanes,

@@ -97,8 +97,8 @@ class Reloader:
                 raise
             except Exception as error:
                 # an error in the file must not end flows that run with the earlier one
-                log.exception("%s: a bug", NOT_RELOADED)
-                raise TwinlogError(f"{NOT_RELOADED}: a bug, see the log") from error
+                log.exception("%s: internal error", NOT_RELOADED)
+                raise TwinlogError(f"{NOT_RELOADED}: internal error, see the log") from error
 
     def _reloaded(self) -> ReloadResult:
         config = refuse_transforms(self._read())
@@ -134,7 +134,11 @@ class Reloads:
 
     def ask(self, queued: QueuedCommand) -> None:
         if self.reloader is None:
-            queued.refuse(UsageError("this process reads its configuration once: it has --once"))
+            queued.refuse(
+                UsageError(
+                    "this process does not reload its configuration, because it runs with --once"
+                )
+            )
             return
         self._waiting.append(queued)
         self._begin(self.reloader)

@@ -136,7 +136,7 @@ class MapRebuild:
         if not self._claimed.clean:
             self._is_over = False
             self._say(
-                f"{self._setup.name}: the process before did not shut down cleanly: waiting "
+                f"{self._setup.name}: the previous process did not shut down cleanly: waiting "
                 f"{late_requests.wait_s():.0f} s until none of its requests can arrive any more"
             )
             time.sleep(late_requests.wait_s())
@@ -176,7 +176,7 @@ class MapRebuild:
     def _rebuild_partition(self, plan: PartitionPlan, *, is_lacking: bool) -> RebuiltLine:
         if plan.targets:
             raise PartitionError(
-                f"{plan.source}: is partitioned by key into several target partitions: its map "
+                f"{plan.source} is partitioned by key into several target partitions, so its map "
                 "cannot be rebuilt from the records alone; nothing was changed",
                 code="REBUILD_UNSUPPORTED",
             )
@@ -188,16 +188,16 @@ class MapRebuild:
         if plan.transform:
             raise PartitionError(
                 f"{plan.source}: its records are transformed, so they cannot be compared with the "
-                f"target: to have the topic copied again, copy it under another name or alias "
-                "(twinlog.rename, source.cluster.alias); nothing was changed",
+                "target. Nothing was changed. To have the topic copied again, copy it under "
+                "another name or alias (twinlog.rename, source.cluster.alias)",
                 code="REBUILD_UNSUPPORTED",
             )
         if start >= end > 0:
             raise PartitionError(
-                f"{plan.target}: all its records, [0, {end}), were deleted there, so there is "
-                f"nothing to compare, and the offset at which {plan.source} resumes is unknown; "
-                "nothing is written to the map; leave it out, or copy it under another alias, "
-                "from the offsets of its readers (twinlog.start)",
+                f"{plan.target}: all its records [0, {end}) were deleted, so there is nothing to "
+                f"compare, and the offset at which {plan.source} resumes is unknown. Nothing is "
+                "written to the map. Exclude the topic, or copy it under another alias, from the "
+                "offsets of its consumers (twinlog.start)",
                 code="REBUILD_EMPTIED",
             )
         if start >= end:
@@ -210,7 +210,7 @@ class MapRebuild:
             plan, self._source_log(plan), target, self._flow_producers, self._on_step
         ).rebuild()
         if self._bounds(plan.target)[1] != end:
-            raise moved_error(plan.target, f"its end moved from {end} while it was compared")
+            raise moved_error(plan.target, f"its end moved from {end} during the comparison")
         self._check_broker(plan.target, rebuilt)
         if self._claimed is not None:
             self._write(self._claimed, key, plan, rebuilt)
@@ -236,8 +236,8 @@ class MapRebuild:
         ):
             if membership is None or not membership.is_leading:
                 raise NotLeader(
-                    f"another process leads this flow now; {plan.target} and "
-                    "those after it are not rebuilt: stop it, then run the command again",
+                    f"another process leads this flow now, so {plan.target} and the partitions "
+                    "after it are not rebuilt. Stop that process, then run the command again",
                     flow=self._setup.name,
                 )
             append_rows(self._target, home, [row])
@@ -254,10 +254,9 @@ class MapRebuild:
         if state is None or state.last_sequence == sequence_of(result.next_ordinal - 1):
             return
         raise PartitionError(
-            f"{tp}: the broker remembers sequence {state.last_sequence} of producer "
-            f"{result.last_producer}, but the log ends with "
-            f"{sequence_of(result.next_ordinal - 1)}; nothing is written to the map: "
-            "check the target's brokers",
+            f"{tp}: the log ends with sequence {sequence_of(result.next_ordinal - 1)} of producer "
+            f"{result.last_producer}, but the broker's last sequence of this producer is "
+            f"{state.last_sequence}. Nothing is written to the map. Check the target's brokers",
             code="REBUILD_FOREIGN",
         )
 
@@ -296,7 +295,7 @@ class MapRebuild:
         if not self._flow_producers:
             raise FlowError(
                 f"{STATE_TOPIC} on {self._target.alias} names no producer id "
-                "of this flow, so its own records are unknown; nothing was changed",
+                "of this flow, so the flow's records cannot be recognized; nothing was changed",
                 flow=self._setup.name,
                 code="REBUILD_FOREIGN",
             )

@@ -88,7 +88,7 @@ class _Beginnings:
     def add(self, upstream: int, ordinal: int, number: int) -> None:
         if len(self.pairs) >= MAX_BEGINNINGS:
             raise PartitionError(
-                f"the records repeat: the copy may have begun at more than {MAX_BEGINNINGS} places",
+                f"records repeat, so the copy may have begun at more than {MAX_BEGINNINGS} places",
                 code="REBUILD_AMBIGUOUS",
             )
         self.pairs.setdefault((upstream, ordinal), number)
@@ -96,8 +96,8 @@ class _Beginnings:
     def search(self, slot: Slot, number: int, room: int) -> None:
         if len(self.far) >= HEAD:
             raise PartitionError(
-                f"there are more than {HEAD} wide holes before offset {slot.offset} of the source: "
-                "the start of the copy is undecided",
+                f"the source has more than {HEAD} wide gaps before offset {slot.offset}, so the "
+                "start of the copy is unknown",
                 code="REBUILD_AMBIGUOUS",
             )
         self.far.setdefault(slot.number, []).append((slot.offset, number, room))
@@ -160,9 +160,10 @@ class Rebuild:
         ends = _ends(tries)
         if len(ends) > 1:
             raise PartitionError(
-                f"{self._plan.target}: its records fit {self._plan.source} in more than one way: "
-                f"the copy resumes at {' or at '.join(map(str, ends[:2]))}; nothing is written to "
-                "the map, since one of them would skip records and the other copy some twice",
+                f"{self._plan.target}: its records fit {self._plan.source} in more than one way, "
+                f"so the copy could resume at {' or at '.join(map(str, ends[:2]))}. One of these "
+                "offsets would skip records, and the other would copy records twice. Nothing is "
+                "written to the map",
                 code="REBUILD_AMBIGUOUS",
             )
         if not ends:
@@ -280,9 +281,9 @@ class Rebuild:
         )
         if furthest is None or furthest.differs is None or not len(furthest.runs):
             return self._differs_error(
-                f"its first record, at offset {self._k + head[0].ordinal}, is not in "
-                f"[{self._source.start}, {self._source.end}) where the copy can have begun, and "
-                "the source's first record is not on the target"
+                f"its first record, at offset {self._k + head[0].ordinal}, was not found in the "
+                f"source's range [{self._source.start}, {self._source.end}) at any offset where "
+                "the copy can have begun, and the source's first record is not on the target"
             )
         upstream, ordinal = furthest.differs
         begin, offset = furthest.runs[0], self._k + ordinal
@@ -294,9 +295,9 @@ class Rebuild:
 
     def _differs_error(self, what: str) -> PartitionError:
         return PartitionError(
-            f"{self._plan.target}: is not a copy of {self._plan.source} in order: {what}; nothing "
-            "is written to the map; compare both sides from there on before anything is deleted, "
-            "and save records that only one of them has",
+            f"{self._plan.target} is not an ordered copy of {self._plan.source}: {what}. Nothing "
+            "is written to the map. Before anything is deleted, compare both sides from there on, "
+            "and save records that only one side has",
             code="REBUILD_MISMATCH",
         )
 
@@ -383,8 +384,8 @@ def writers(log: RebuildLog, producers: frozenset[int]) -> TargetWriters:
             raise _foreign_error(
                 log.tp,
                 header,
-                f"has sequence {header.base_sequence}: before it {abs(off)} records "
-                + ("are missing" if off > 0 else "are too many"),
+                f"has sequence {header.base_sequence}, so {abs(off)} records before it are "
+                + ("missing" if off > 0 else "too many"),
             )
         out.producers.add(header.producer_id)
         out.last_producer = header.producer_id
@@ -394,9 +395,9 @@ def writers(log: RebuildLog, producers: frozenset[int]) -> TargetWriters:
 
 def _foreign_error(tp: TopicPartition, header: BatchHeader, what: str) -> PartitionError:
     return PartitionError(
-        f"{tp}: the batch at offset {header.base_offset} {what}; nothing is written to the map: "
-        "find out who wrote to this topic, and save records that only it has before any other "
-        "step",
+        f"{tp}: the batch at offset {header.base_offset} {what}. Nothing is written to the map. "
+        "Find out which client wrote to this topic. Before any other step, save records that only "
+        "this topic has",
         code="REBUILD_FOREIGN",
     )
 
@@ -480,9 +481,9 @@ def _batches(
             continue
         if not log.may_lack_offsets:
             raise PartitionError(
-                f"{log.tp}: cannot be read after offset {position}, although it ends at {log.end}; "
-                "nothing is written to the map: check that segment on the partition's leader "
-                "(kafka-dump-log.sh)",
+                f"{log.tp} cannot be read after offset {position}, although its log ends at "
+                f"{log.end}. Nothing is written to the map. Check that segment on the partition's "
+                "leader with kafka-dump-log.sh",
                 code="REBUILD_UNREADABLE",
             )
         return
@@ -503,7 +504,6 @@ def _fetch(log: RebuildLog, position: int) -> FetchedRecords:
 def moved_error(tp: TopicPartition, what: str) -> PartitionError:
     """Return the error for a log that changed while it was read."""
     return PartitionError(
-        f"{tp}: {what}; nothing is written to the map: run the command again, with no mirror "
-        "running",
+        f"{tp}: {what}. Nothing is written to the map. Run the command again while no mirror runs",
         code="REBUILD_MOVED",
     )

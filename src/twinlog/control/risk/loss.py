@@ -236,7 +236,7 @@ def warnings(partitions: Sequence[PartitionSnapshot]) -> dict[str, str]:
         retentions[topic] = (
             f"{topic}: in {duration((first.left_ms or 0) / 1000)} the source may delete records of "
             f"{plural(len(near), 'partition')} that are not copied yet ({topic}-{first.partition} "
-            f"first), and {needs}: raise its retention.ms or retention.bytes until it has caught "
-            f"up [{RETENTION_NEAR}]"
+            f"first), and {needs}: raise the topic's retention.ms or retention.bytes until the "
+            f"copy has caught up [{RETENTION_NEAR}]"
         )
     return retentions

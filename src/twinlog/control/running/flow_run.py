@@ -288,7 +288,7 @@ class LaneReports:
             # a finding may be caused by lanes of the former process that still write, so raise no
             # alarm
             self._log_trouble(trouble, "; checking again")
-            message = f"{trouble.source}: lanes of the former process may still write to it"
+            message = f"{trouble.source}: lanes of the former process may still write to its copy"
             partition.note_failure("OTHER_WRITER", message, retriable=True)
             partition.retry_at = min(partition.retry_at, run.old_lanes_until)
             return

@@ -257,6 +257,6 @@ class RunLeases:
         for lease in self._run.leases:
             for lane in list(lease.lanes.values()):
                 if lane.peer.last_heard < oldest:
-                    self._run.log.warning("lane %s is given up: it is silent", lane.key)
+                    self._run.log.warning("lane %s is given up after a long silence", lane.key)
                     lease.fell_silent = True
                     self.on_gone(lane)

@@ -88,8 +88,8 @@ class FlowFunctions:
                 self._check()
             if varying := sorted(names & self._varying):
                 raise TwinlogError(
-                    f"{tp}: other records each time from {', '.join(varying)}, so they cannot be "
-                    "compared",
+                    f"{tp}: the records cannot be compared, because these transforms return "
+                    f"different records each time: {', '.join(varying)}",
                     code="RECORD_NOT_TRANSFORMED",
                 )
             return self._answers.pop(stretch.number)

@@ -313,7 +313,7 @@ class _Job:
         missing = [task for task in range(len(self.work)) if task not in self.answers]
         if missing:
             raise TwinlogError(
-                f"{len(missing)} tasks of Spark ended without an answer: run the command again",
+                f"{len(missing)} tasks of Spark ended without a result: run the command again",
                 code="LEASE",
             )
         return [self.answers[task] for task in range(len(self.work))]

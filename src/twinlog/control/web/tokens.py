@@ -125,7 +125,7 @@ class Tokens:
                     if state != self._unusable:
                         self._unusable = state
                         log.warning(
-                            "%s; all HTTP clients are refused until the file is readable", error
+                            "%s; all HTTP clients are refused until this is corrected", error
                         )
             return self._entries
 
@@ -150,7 +150,8 @@ def _read(path: Path) -> tuple[_Entry, ...]:
         ) from error
     if not stat.S_ISREG(state.st_mode) or state.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise ConfigError(
-            f"{path}: other users may write to it and so add tokens; run chmod 600 {path}"
+            f"{path}: other users may write to it and so add tokens, or it is not a regular file; "
+            f"use a regular file, and run chmod 600 {path}"
         )
     if state.st_uid not in (os.getuid(), 0):
         raise ConfigError(f"{path}: belongs to another user; create your own file")
