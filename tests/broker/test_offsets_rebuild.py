@@ -439,7 +439,7 @@ def test_emptied_targets_are_refused(rig: Rig, capsys: pytest.CaptureFixture[str
     rig.copy_once()
     lose_map(rig)
     delete_records(rig.target, rig.remote)
-    assert "[0, 10) were deleted, so there is nothing to compare" in is_refused(rig, capsys, "REBUILD_EMPTIED")
+    assert "[0, 10) were deleted, so there" in is_refused(rig, capsys, "REBUILD_EMPTIED")
 
 
 def test_identity_topics(rig: Rig, capsys: pytest.CaptureFixture[str]) -> None:

@@ -701,7 +701,7 @@ def test_a_partition_that_the_target_lacks_is_named_before_anything_is_appended(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     rows = Rows()
-    with pytest.raises(FlowError, match=r"has no A\.orders-0") as caught:
+    with pytest.raises(FlowError, match=r"has no partition A\.orders-0") as caught:
         rows.replay(monkeypatch).run([work((20, 24))])
     assert (caught.value.code, rows.written) == ("TOPIC_MISSING", [])
 

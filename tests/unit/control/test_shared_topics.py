@@ -75,7 +75,7 @@ def test_one_line_names_the_topics_and_groups_of_each_set_of_flows(flow: FlowCon
 
     groups = {"shop": at("orders", "own"), "till": at("sales"), "own": at("own", "elsewhere")}
     (line,) = skipping_groups(flow, remotes, others, groups)
-    assert "orders, sales on B also gets the records of C->B, and offsets" in line
+    assert "orders, sales on B also gets the records of C->B. Offsets translated by A->B" in line
     assert "(shop, till)" in line
     assert [*skipping_groups(flow, remotes, others, {"own": groups["own"]})] == []
     assert len([*skipping_groups(flow, remotes, others | {"sales": {"D->B"}}, groups)]) == 2

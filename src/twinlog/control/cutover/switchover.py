@@ -442,8 +442,8 @@ class Switchover:
 
     def _changed_error(self, what: str, code: str = "FENCE_LEAKS") -> FlowError:
         return self.scope.error(
-            f"{what}; nothing was promoted: run the same command again, or "
-            "remove the fence with twinlog switchover abort",
+            f"{what}, so nothing was promoted. Run the same command again, or remove the fence "
+            "with twinlog switchover abort",
             code=code,
         )
 

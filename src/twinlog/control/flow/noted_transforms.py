@@ -62,8 +62,8 @@ def _with_refusal(
         return plan
     message = (
         f"{plan.source} is new and has no transform, but another process of the flow has one for "
-        f"{found}, so this may be the wrong configuration. If {topic} needs no transform, list it "
-        f"in {TRANSFORMS_REMOVED}"
+        f"{found}, so this may be the wrong configuration. If no transform is intended, list "
+        f"{topic} in {TRANSFORMS_REMOVED}"
     )
     refusal = Refusal(code="TRANSFORMS_DIFFER", message=message, is_retriable=False)
     return replace(plan, refusal=refusal)

@@ -211,7 +211,7 @@ def transformed_as_before(
                 "transform now, so this may be the wrong configuration"
             )
         if what:
-            todo = f"If {min(lost)} needs no transform any more, list it in {TRANSFORMS_REMOVED}"
+            todo = f"If this is intended, list {min(lost)} in {TRANSFORMS_REMOVED}"
             message = f"{plan.source}: {what}. {todo}"
             partition.note_failure("TRANSFORMS_DIFFER", message, retriable=False)
         else:
