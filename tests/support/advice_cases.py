@@ -105,7 +105,7 @@ Case = tuple[str, File, File]
 
 OF_KEYS: Final[list[Case]] = [
     (
-        "write B.security.protocol, or only for this flow",
+        "write B.security.protocol, or for this flow only all of",
         lines("A->B.target.cluster.security.protocol = SSL"),
         lines(
             "A->B.producer.override.security.protocol = SSL",
@@ -155,7 +155,7 @@ OF_KEYS: Final[list[Case]] = [
         lines(*FILTER),
     ),
     (
-        "as in Kafka Connect; correct or remove the line",
+        "as in Connect; correct or remove the line",
         lines(*FILTER, "A->B.transforms.x.negated = true"),
         lines(*FILTER),
     ),
@@ -207,7 +207,7 @@ OF_KEYS: Final[list[Case]] = [
         lines("A.consumer.fetch.max.bytes = 1"),
     ),
     (
-        "overrides only the producer; write A->B.source.consumer.fetch.max.bytes",
+        "has overrides in Kafka Connect; write A->B.source.consumer.fetch.max.bytes",
         lines("A->B.consumer.override.fetch.max.bytes = 1"),
         lines("A->B.source.consumer.fetch.max.bytes = 1"),
     ),
@@ -411,7 +411,7 @@ OF_PATTERNS: Final[list[Case]] = [
 
 OF_SECURITY: Final[list[Case]] = [
     (
-        "a secret in the file",
+        "the file contains a secret",
         lines("A.ssl.key.password = s3cret"),
         lines(*ENV, "A.ssl.key.password = ${env:NAME}"),
     ),

@@ -16,9 +16,9 @@ MASK = (
     "A->B.twinlog.transforms.mask.function = company.privacy:mask_cards",
 )
 REFUSED = (
-    "a mirror transforms only topics to which no other client writes, and the replication policy "
-    "of this flow keeps the names of topics, so applications may write to them; let a RegexRouter "
-    "keep the names instead of the policy, so that the topics belong to this flow "
+    "a mirror transforms only topics to which no other client writes, but the replication policy "
+    "of this flow keeps the names of topics, so applications may write to the remote topics; let "
+    "a RegexRouter keep the names instead of the policy, so that the topics belong to this flow "
     "(docs/transforms.md#topics-that-keep-their-names)"
 )
 IDENTITY = "org.apache.kafka.connect.mirror.IdentityReplicationPolicy"

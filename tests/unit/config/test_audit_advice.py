@@ -76,7 +76,7 @@ def advised(message: str) -> list[str]:
         return []
     keys = []
     for text in re.split(r",? or |, ", found[1]):
-        key = text.removeprefix("only for this flow ").removesuffix(" for all")
+        key = text.removeprefix("for this flow only all of ").removesuffix(" for all flows")
         for name, meant in STANDS_FOR.items():
             key = key.replace(name, meant)
         keys.append(key)

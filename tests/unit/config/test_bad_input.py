@@ -125,7 +125,7 @@ def test_each_error_is_reported_once(
         (
             "B.twinlog.lease.seconds = 3",
             "is a setting of a flow, not of a cluster; "
-            "write B->X.twinlog.lease.seconds, or twinlog.lease.seconds for all",
+            "write B->X.twinlog.lease.seconds, or twinlog.lease.seconds for all flows",
         ),
         ("B.twinlog.stat.topic.replication.factor = 1", "did you mean B.twinlog.state.topic."),
     ],

@@ -142,12 +142,12 @@ OF_RECORDS: dict[str, tuple[Keys, Keys, str]] = {
     "tombstones": (
         {**STRIP, "predicate": "p"},
         {"type": f"{KAFKAS}predicates.RecordIsTombstone"},
-        "if its predicate is true for them, and not others",
+        "only if its predicate is true for them",
     ),
     "all but those with a header": (
         {**STRIP, "predicate": "p", "negate": "true"},
         {"type": f"{KAFKAS}predicates.HasHeaderKey", "name": "h"},
-        "if its predicate is true for them, and not others",
+        "only if its predicate is true for them",
     ),
 }
 """Routers that may send the records of one topic to several topics: the options of the router and
@@ -182,7 +182,7 @@ def test_a_router_that_would_separate_the_records_of_a_topic_is_refused(
         load(FORMS[form](tmp_path, keys), environment={})
     assert caught.value.code == "TRANSFORMS_NOT_RUN"
     assert caught.value.what == (
-        f'"{options["type"]}" sets the topic of records {how}, and a mirror copies a topic to one '
+        f'"{options["type"]}" sets the topic of records {how}, but a mirror copies a topic to one '
         "topic; give each route a flow of its own with a filter (docs/transforms.md#routing), or "
         "name remote topics with twinlog.rename or RegexRouter for all of their records, and "
         "remove the line"
@@ -201,7 +201,7 @@ def test_a_router_names_remote_topics_in_each_form(
     assert names == ROUTED_NAMES
     assert not flow.transforms.entries and refuse_transforms(config) is config
     assert [one for one in config.warnings if one.code is not WarningCode.READ_AS] == []
-    assert any("a RegexRouter names" in one for one in explain(flow).differences)
+    assert any("the names from a RegexRouter apply" in one for one in explain(flow).differences)
     assert run(["convert", str(file)]) == 0
     converted = tmp_path / "converted.properties"
     converted.write_text(capsys.readouterr().out)
@@ -404,7 +404,7 @@ OF = {str(name): ("A->B.transforms = x", f"A->B.transforms.x.type = {name}") for
         ),
         (
             (*BY_HEADER, MATCHES, "A->B.predicates.p.pattern = a", "twinlog.rename = a:b"),
-            f'9: A->B.predicates.p.type: "{KAFKAS}predicates.TopicNameMatches" compares names of ',
+            f'9: A->B.predicates.p.type: "{KAFKAS}predicates.TopicNameMatches" compares remote ',
         ),
         (
             ("A->B.transforms = x", "A->B.transforms.x.type = RegexRouter"),
@@ -447,7 +447,7 @@ def test_a_line_that_no_step_reads_is_a_warning(read: Loader, line: str) -> None
     config = read(*FILTER, line)
     (warning,) = warnings_of(config, WarningCode.DEAD_KEY)
     assert (warning.line, warning.key) == (7, line.partition(" ")[0])
-    assert warning.message.startswith("no transform of `transforms` reads it, so it has no effect")
+    assert warning.message.startswith("no transform of `transforms` reads this line, so it has no")
     assert 7 not in {one.line for one in without_meaning(config)}
 
 

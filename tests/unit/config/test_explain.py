@@ -98,9 +98,9 @@ def test_lines_without_a_meaning_are_named_with_the_reason(read: Loader) -> None
 @pytest.mark.parametrize(
     ("lines", "expected"),
     [
-        ([], "A.consumer.isolation.level is read_committed, where MirrorMaker 2 has"),
+        ([], "A.consumer.isolation.level is read_committed (MirrorMaker 2: "),
         ([], "tasks.max is not set"),
-        (["B.producer.acks = 1"], "B.producer.acks: acks is always all; with less"),
+        (["B.producer.acks = 1"], "B.producer.acks: acks is always all; with another value"),
         (["B.producer.linger.ms = 100"], "B.producer.linger.ms: always 0"),
         (
             ["B.producer.compression.type = gzip"],
@@ -113,8 +113,13 @@ def test_lines_without_a_meaning_are_named_with_the_reason(read: Loader) -> None
         ),
         (
             ["A.admin.bootstrap.servers = x:1"],
-            "the source's topics are queried at A.admin.bootstrap.servers, and its records are "
-            "copied at A.bootstrap.servers",
+            "A.admin.bootstrap.servers and A.bootstrap.servers differ: the source's topics are "
+            "queried at the first, and records are read from the second",
+        ),
+        (
+            ["B.admin.bootstrap.servers = x:1"],
+            "B.admin.bootstrap.servers and B.bootstrap.servers differ: the target's topics are "
+            "queried at the first, and records are written to the second",
         ),
     ],
 )

@@ -163,7 +163,7 @@ def test_a_mirror_refuses_transforms_that_it_cannot_run(read: Loader) -> None:
     assert (caught.value.code, caught.value.exit_code) == ("TRANSFORMS_NOT_RUN", 2)
     assert caught.value.line == 5
     assert caught.value.what.startswith(
-        "a mirror transforms only topics to which no other client writes, and the "
+        "a mirror transforms only topics to which no other client writes, but the "
     )
     assert caught.value.what.endswith(
         "; let a RegexRouter keep the names instead of the policy, so that the topics belong to "
@@ -186,8 +186,8 @@ def test_a_flow_with_transforms_places_no_records_by_key(read: Loader) -> None:
         refuse_transforms(read(*MASK, keyed))
     assert (caught.value.code, caught.value.line) == ("TRANSFORMS_NOT_RUN", 10)
     assert caught.value.what == (
-        "records that this flow transforms keep their partitions, so it places none by key; remove "
-        "the line, and place the records in a second flow (docs/transforms.md#new-keys)"
+        "a flow with transforms places no records by key, because they keep their partitions; "
+        "remove the line, and place the records in a second flow (docs/transforms.md#new-keys)"
     )
     # accepted: `keyed`, because partition counts may be equal, and a flow without transforms
     for accepted in (read(*MASK, keyed.replace("all-", "")), read(keyed)):

@@ -213,8 +213,11 @@ def test_keys_of_connections_are_accepted_without_a_word(read: Loader, line: str
         ("A->B.topic.creation.groups = compacted", "creates no topic"),
         ("A->B.topic.creation.default.partitions = 1", "creates no topic"),
         ("A->B.topic.creation.compacted.cleanup.policy = compact", "creates no topic"),
-        ("predicates = isOrders", "no transform of `transforms` reads it"),
-        ("A->B.predicates.isOrders.pattern = orders", "no transform of `transforms` reads it"),
+        ("predicates = isOrders", "no transform of `transforms` reads this line"),
+        (
+            "A->B.predicates.isOrders.pattern = orders",
+            "no transform of `transforms` reads this line",
+        ),
         ("transforms.x.type = com.example.X", "write <flow>.transforms.x.type"),
         ("A.predicates.x.type = com.example.X", "write A->X.predicates.x.type"),
         (

@@ -124,8 +124,9 @@ def audit_secrets(raw: Settings) -> Iterator[ConfigWarning]:
     yield warning(
         WarningCode.SECRET_IN_FILE,
         secrets[0],
-        f"a secret in the file{also}: everyone who can read the file can read it; write "
-        f"${{env:NAME}}, and config.providers = env, config.providers.env.class = "
+        f"the file contains a secret{also}, so everyone who can read the file can read the secret; "
+        "write ${env:NAME}, and the two lines config.providers = env and "
+        "config.providers.env.class = "
         "org.apache.kafka.common.config.provider.EnvVarConfigProvider",
     )
 
@@ -278,7 +279,7 @@ def _audit_connection(
     if winner is None and side == "source":
         return
     roles = [f"{prefix}{role}.{key}" for role in _CLIENTS_OF[side]]
-    instead = f"write {alias}.{key}, or only for this flow {', '.join(roles)}"
+    instead = f"write {alias}.{key}, or for this flow only all of {', '.join(roles)}"
     reason = "does not reach the producer of the copied records"
     if winner is not None:
         reason = _precedes(winner)
@@ -306,7 +307,8 @@ def audit_values(raw: Settings) -> Iterator[ConfigWarning]:
                 continue  # another check reports the key as an error
             if f":{UNREAD}/" in setting.value:
                 message = (
-                    f"not read, because --secrets is not given; {UNREAD} stands for its folder"
+                    f"the secret is not read, because --secrets is not given; {UNREAD} stands for "
+                    "its folder"
                 )
             yield warning(WarningCode.UNRESOLVED, setting, message)
         elif setting.has_placeholder:
@@ -364,7 +366,7 @@ def _pattern_warnings(name: str, setting: Setting) -> Iterator[ConfigWarning]:
     entries = to_list(setting)
     if LONE_STAR in entries:
         message = (
-            "`*` is not a regular expression; it is read as `.*`, but MirrorMaker 2 rejects it"
+            "`*` is not a regular expression; it is read as `.*` here, but MirrorMaker 2 rejects it"
         )
         yield warning(WarningCode.STAR_PATTERN, setting, message)
     for entry in entries:
@@ -432,7 +434,7 @@ def why_never_matches(entry: str, *, names_topics: bool) -> str | None:
     if body is not None:
         return (
             f"matches no name: {_AHEAD_NOT}...) forbids `{body}`, which also matches an empty "
-            "text, and every name starts with one"
+            "text, and every name starts with an empty text"
         )
     plain = not _SPECIAL.intersection(entry)
     illegal = _ILLEGAL.search(entry) if names_topics and plain else None

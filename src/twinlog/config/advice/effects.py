@@ -49,8 +49,8 @@ _FIXED_FAMILIES = ("replication.policy", "task", "worker")
 """Prefixes with which MirrorMaker 2 reads all keys, although only known names have a meaning."""
 
 _MAKES_NO_TOPIC = (
-    "creates no topic: remote topics are created like the source's, with replication.factor; "
-    "create topics that should differ beforehand"
+    "creates no topic: remote topics are created like the source topics, with replication.factor; "
+    "if a topic should have other settings, create it beforehand"
 )
 _HTTPS = (
     "belongs to MirrorMaker 2's REST server; for https write "
@@ -202,7 +202,7 @@ def judge_cluster(alias: str, name: str) -> KeyEffect:
     if name in CONNECTOR_NAMES | OWN_FLOW_NAMES or name.startswith(_OF_TRANSFORMS):
         return dead(
             "is a setting of a flow, not of a cluster",
-            f"write {alias}->X.{name}, or {name} for all",
+            f"write {alias}->X.{name}, or {name} for all flows",
         )
     role = _role_of(name)
     if role:

@@ -55,8 +55,8 @@ _ACTING: Final = (
          "a Fetch response waits until this many bytes are available, or for "
          "fetch.max.wait.ms; a higher value means fewer and larger responses, and more latency"),
     _acts(_CONSUMER, "fetch.max.wait.ms", "500",
-         "how long a broker may hold a Fetch, 5 to 500; a lane gets and gives up partitions only "
-         "between two fetches"),
+         "how long a broker may hold a Fetch request, 5 to 500; a lane gets or gives up partitions "
+         "only between two fetches"),
     _acts(_CONSUMER, "client.rack", "",
          "fetch from a replica in this rack if the brokers support it (KIP-392)"),
     _acts(_CONSUMER, "request.timeout.ms", "30000", _TIMEOUT),
@@ -67,8 +67,8 @@ _ACTING: Final = (
          "maximum bytes of fetched data per lane, at least 1 MiB; twinlog.lane.memory.bytes "
          "takes precedence"),
     _acts(_PRODUCER, "compression.type", "",
-         "codec of batches that are uncompressed or re-encoded anyway; others keep theirs "
-         "unless twinlog.compression=enforce; default: all batches keep their codec"),
+         "codec of batches that are uncompressed or re-encoded anyway; other batches keep their "
+         "codec, unless twinlog.compression=enforce; default: all batches keep their codec"),
     _acts(_PRODUCER, "max.request.size", "1048576",
          "a Produce request is sent when it reaches this size, at most 64 MiB; a single batch "
          "may be larger"),
@@ -81,8 +81,8 @@ _ACTING: Final = (
 _WITHOUT: Final = {
     _PRODUCER: {
         "acks": (
-            "always `all`: with less, records that count as copied could be lost; the cost is "
-            "the wait for the in-sync replicas"
+            "always `all`: with another value, records that count as copied could be lost; the "
+            "cost is the wait for the in-sync replicas"
         ),
         "enable.idempotence": "always on",
         "linger.ms": "always 0: records are sent when they arrive",
@@ -133,13 +133,14 @@ _OF_ANY: Final = {
         "(net.ipv4.tcp_rmem, tcp_wmem); a fixed size would disable that"
     ),
     "reconnect.backoff.max.ms reconnect.backoff.ms retry.backoff.max.ms retry.backoff.ms": (
-        "a pause is a random part of a time that doubles with each consecutive failure: from 0.1 s "
-        "up to 2 s if a call waits, else up to 30 s; an error of one partition does not delay "
-        "others"
+        "the pause before a retry is a random part of a time that doubles with each consecutive "
+        "failure: from 0.1 s up to 2 s if a call waits, else up to 30 s; an error of one partition "
+        "does not delay other partitions"
     ),
     "metadata.max.age.ms metadata.max.idle.ms": (
-        "leaders are looked up when a broker or a connection reports a change, and those of "
-        "the source once a minute; topics and partitions every refresh.topics.interval.seconds"
+        "leaders are queried when a broker or a connection reports a change, and leaders of the "
+        "source also once a minute; topics and partitions are queried every "
+        "refresh.topics.interval.seconds"
     ),
     "metadata.recovery.rebootstrap.trigger.ms metadata.recovery.strategy": (
         "the addresses of bootstrap.servers are always tried in addition to those that the "
@@ -322,9 +323,9 @@ def _differences_of_chain(config: FlowConfig) -> Iterator[str]:
         )
     if routers:
         yield (
-            f"{config.settings[CHAIN].key}: topics that a RegexRouter names are created, "
-            "configured and translated under the new names, where MirrorMaker 2 does this for the "
-            "names of the replication policy; heartbeats topics keep their names"
+            f"{config.settings[CHAIN].key}: the names from a RegexRouter apply to the creation and "
+            "configuration of topics and to the translation of offsets, for which MirrorMaker 2 "
+            "uses the names of the replication policy; heartbeats topics keep their names"
         )
 
 
@@ -333,18 +334,24 @@ def _differences(config: FlowConfig) -> Iterator[str]:
     consumer, producer = config.clients.source_consumer, config.clients.target_producer
     if "isolation.level" not in consumer:
         yield (
-            f"{source}.consumer.isolation.level is read_committed, where MirrorMaker 2 has "
-            "read_uncommitted: records of aborted transactions are not copied; set it to "
+            f"{source}.consumer.isolation.level is read_committed (MirrorMaker 2: "
+            "read_uncommitted), so records of aborted transactions are not copied; set it to "
             "read_uncommitted to copy them too"
         )
     if config.lanes.tasks_max is None:
-        yield "tasks.max is not set: a flow has as many lanes as there are cores, not 1"
-    yield "copies are exactly once without exactly.once.source.support, if --probe reports so"
+        yield (
+            "tasks.max is not set, so a flow has as many lanes as there are cores (MirrorMaker 2: "
+            "1 task)"
+        )
+    yield (
+        "copies are exactly once even without exactly.once.source.support, if `check --probe` "
+        "reports this guarantee"
+    )
     yield from _differences_of_chain(config)
     if "acks" in producer and trimmed(producer["acks"]) not in ("all", "-1"):
         yield (
-            f"{producer.origin('acks').key}: acks is always all; with less, records that count as "
-            "copied could be lost. The cost is the wait for the in-sync replicas"
+            f"{producer.origin('acks').key}: acks is always all; with another value, records that "
+            "count as copied could be lost. The cost is the wait for the in-sync replicas"
         )
     if "linger.ms" in producer:
         yield f"{producer.origin('linger.ms').key}: always 0; records are sent when they arrive"
@@ -365,10 +372,10 @@ def _differences(config: FlowConfig) -> Iterator[str]:
         (config.clients.source_admin, "source"),
         (config.clients.target_admin, "target"),
     ):
-        other = consumer if role == "source" else producer
+        other, copied = (consumer, "read from") if role == "source" else (producer, "written to")
         key = "bootstrap.servers"
         if client.get(key) != other.get(key):
             yield (
-                f"the {role}'s topics are queried at {client.origin(key).key}, and its records are "
-                f"copied at {other.origin(key).key}"
+                f"{client.origin(key).key} and {other.origin(key).key} differ: the {role}'s topics "
+                f"are queried at the first, and records are {copied} the second"
             )

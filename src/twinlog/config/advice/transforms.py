@@ -34,7 +34,7 @@ _TODO_KEYS: Final = (
 def audit_transforms(flows: Iterable[FlowConfig]) -> Iterator[ConfigWarning]:
     """Yield a warning for each line of Kafka Connect's transforms that no transform uses."""
     for setting in dict.fromkeys(line for flow in flows for line in flow.transforms.unread):
-        what = "no transform of `transforms` reads it, so it has no effect, as in Kafka Connect"
+        what = "no transform of `transforms` reads this line, so it has no effect, as in Connect"
         yield warning(WarningCode.DEAD_KEY, setting, f"{what}; correct or remove the line")
 
 
@@ -66,13 +66,14 @@ def _flow_errors(flow: FlowConfig) -> Iterator[ConfigError]:
     listed = flow.settings[CHAIN if flow.transforms.entries[0].connect else TRANSFORMS]
     if flow.policy.kind is PolicyKind.IDENTITY:
         what = (
-            "a mirror transforms only topics to which no other client writes, and the replication "
-            "policy of this flow keeps the names of topics, so applications may write to them"
+            "a mirror transforms only topics to which no other client writes, but the replication "
+            "policy of this flow keeps the names of topics, so applications may write to the "
+            "remote topics"
         )
         yield _error(listed.file, listed.line, listed.key, what, _TODO_NAMES)
     if flow.target_partitions is TargetPartitions.ALL_KEYED:
         placed = flow.settings[TARGET_PARTITIONS]
-        what = "records that this flow transforms keep their partitions, so it places none by key"
+        what = "a flow with transforms places no records by key, because they keep their partitions"
         yield _error(placed.file, placed.line, placed.key, what, _TODO_KEYS)
 
 

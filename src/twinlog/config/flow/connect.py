@@ -280,7 +280,7 @@ class _ChainReader:
             case "TopicNameMatches":
                 pattern = to_pattern(self.needed(key, "pattern", kind))
                 if self._prefix is None and not of_router:
-                    what = f"{kind.shown} compares names of remote topics, and these are custom"
+                    what = f"{kind.shown} compares remote names, and this flow has custom ones"
                     todo = "use twinlog.transforms.NAME.topics, which compares source names"
                     raise refuse(kind, what, todo)
                 return replace(pattern, is_negated=is_negated), RecordCondition()
@@ -298,13 +298,13 @@ class _ChainReader:
             name, regex, replacement, topics.entries[0], is_negated=topics.is_negated
         )
         if condition != RecordCondition():
-            raise _separates_error(kind, "if its predicate is true for them, and not others")
+            raise _separates_error(kind, "only if its predicate is true for them")
         return router
 
 
 def _separates_error(kind: Setting, how: str) -> ConfigError:
     """Return the error for a router that sends records of one topic to several topics."""
-    what = f"{kind.shown} sets the topic of records {how}, and a mirror copies a topic to one topic"
+    what = f"{kind.shown} sets the topic of records {how}, but a mirror copies a topic to one topic"
     todo = (
         "give each route a flow of its own with a filter (docs/transforms.md#routing), or name "
         f"remote topics with twinlog.rename or {_ROUTER} for all of their records, and remove the "

@@ -236,7 +236,7 @@ def _flows(setting: Setting) -> frozenset[Flow]:
     flows = frozenset(map(Flow.of, to_list(setting)))
     for flow in flows:
         if not (flow.source and flow.target):
-            raise refuse(setting, f'"{setting.value}" has no flow\'s name', "write A->B")
+            raise refuse(setting, f'"{setting.value}" is not the name of a flow', "write A->B")
     return flows
 
 
