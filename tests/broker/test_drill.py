@@ -238,7 +238,7 @@ def test_bad_input_is_one_line(
     assert run(["drill", "run", file, "--dry-run", "--topics", "nothing"]) == 1
     assert "[NOTHING_TO_DRILL]" in capsys.readouterr().err
     assert run(["drill", "run", file, "--yes", "--sign", str(tmp_path / "no.pem")]) == 2
-    assert "give it with --report" in capsys.readouterr().err
+    assert "--sign is only used with --report" in capsys.readouterr().err
     words = ["--report", str(tmp_path), "--sign", file]
     assert run(["drill", "run", file, "--yes", *words]) == 2
     assert "no private key in PEM" in capsys.readouterr().err

@@ -71,7 +71,7 @@ def _find_or_fetch(jars: _JarSet, cache: Path | None) -> Path:
     folder = cache / jars.folder
     if (folder / "complete").exists():
         return folder
-    todo = "Kafka's jars go there: set TWINLOG_CACHE to a folder that can be written, or fill it"
+    todo = "set TWINLOG_CACHE to a writable folder, or to one that already has Kafka's jars"
     with usable(cache, todo):
         cache.mkdir(parents=True, exist_ok=True)
         with _locked(cache / "lock"):

@@ -41,13 +41,13 @@ def nowhere(tmp_path: Path) -> Path:
 CASES = [
     ("mirror mm2.properties", "XDG_RUNTIME_DIR", "set XDG_RUNTIME_DIR to a writable folder"),
     ("sandbox up --cluster Z", "TWINLOG_SANDBOX", "set TWINLOG_SANDBOX to a folder"),
-    ("demo", "TWINLOG_CACHE", "set TWINLOG_CACHE to a folder"),
+    ("demo", "TWINLOG_CACHE", "set TWINLOG_CACHE to a writable folder"),
     ("status", "XDG_RUNTIME_DIR", "set XDG_RUNTIME_DIR to a writable folder"),
     ("sandbox up --cluster Z", "HOME", "set TWINLOG_SANDBOX to a folder"),
     ("sandbox up --cluster Z", "XDG_CACHE_HOME", "set TWINLOG_SANDBOX to a folder"),
-    ("demo", "XDG_CACHE_HOME", "set TWINLOG_CACHE to a folder"),
-    ("sandbox up --cluster Z", "TWINLOG_CACHE", "set TWINLOG_CACHE to a folder"),
-    ("demo", "HOME", "set TWINLOG_CACHE to a folder"),
+    ("demo", "XDG_CACHE_HOME", "set TWINLOG_CACHE to a writable folder"),
+    ("sandbox up --cluster Z", "TWINLOG_CACHE", "set TWINLOG_CACHE to a writable folder"),
+    ("demo", "HOME", "set TWINLOG_CACHE to a writable folder"),
 ]
 
 

@@ -39,7 +39,10 @@ def file(tmp_path: Path) -> str:
         ((*GROUP, GOAL, "--topic", "a", "--topics", "a"), "give --topic or --topics"),
         ((*GROUP, GOAL, "--topics", "["), "--topics: [ is not a regular expression"),
         ((*GROUP, GOAL), "give --yes, or --dry-run"),
-        ((*GROUP, GOAL, "--yes", "--cluster", "C"), "--cluster: C is not a cluster of a flow"),
+        (
+            (*GROUP, GOAL, "--yes", "--cluster", "C"),
+            "--cluster: no flow of the file has a cluster C",
+        ),
         ((*GROUP, GOAL, "--yes", "--cluster", "B", "--flow", "A->B"), "--cluster or --flow"),
     ],
 )
@@ -70,4 +73,4 @@ def test_a_sync_that_would_undo_it_is_reported(
     plan = GroupReset(group="shop", offsets=(one,), topic_ids={})
     found = list(warnings_of(flows, alias, [plan]))
     assert bool(found) is is_written
-    assert all("pause it first" in each and "shop" in each for each in found)
+    assert all("pause the flow first" in each and "move shop forward" in each for each in found)

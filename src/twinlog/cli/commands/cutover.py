@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from twinlog.control.failback.failback import Failback
 
 RECREATE: Final = (
-    "--tail recreate is not supported: it would delete a topic of the source, and Twinlog never "
-    "does that; give --tail keep: the tail is saved, and the flow back copies the target's records "
-    "to a separate topic, or after the tail under the identity policy"
+    "--tail recreate is not supported, because it would delete a topic of the source. Give --tail "
+    "keep, which saves the tail. The flow back then copies the target's records to a separate "
+    "topic or, under the identity policy, after the tail"
 )
 
 

@@ -69,8 +69,7 @@ def _served(
 def demo(seconds: float | None, rate: float, *, no_mirror: bool) -> int:
     """Start two local Kafka clusters, mirror a live stream between them, and compare both sides.
 
-    The command prints the address of a page that shows the mirror's state, where the flow can be
-    paused.
+    The command prints the address of a page that shows the mirror's state and can pause the flow.
 
     Ctrl-C ends the demo and removes its processes, ports and folders. The exit code is 1 if source
     and target are not identical at the end.

@@ -120,7 +120,7 @@ def run(  # noqa: PLR0913, PLR0917 (the options)
     yes: bool,
     dry_run: bool,
 ) -> Answer:
-    """Rehearse both; exit code 0 if every check passed, else 1.
+    """Rehearse a switchover and a failover; exit code 0 if every check passed, else 1.
 
     The drill needs the rights of the mirror, and the rights to create and delete topics and groups
     whose names begin with twinlog-drill- on both clusters.
@@ -138,7 +138,7 @@ def run(  # noqa: PLR0913, PLR0917 (the options)
 
     require_an_answer(yes=yes, dry_run=dry_run)
     if sign is not None and report is None:
-        raise UsageError("--sign: give it with --report")
+        raise UsageError("--sign is only used with --report: give both, or neither")
     key = None if sign is None else signing_key(sign)
     pattern = topic_pattern(topics)
     shown = Evidence(version=1)
@@ -193,8 +193,8 @@ def clean(chosen: ChosenFlow, yes: bool, dry_run: bool) -> Answer:
         running = sorted({mark for left in remains for mark in left.running})
         if running:
             shown.print_line(
-                f"a drill is running: {first_few(running)}; if it was killed, its groups have "
-                "members for up to a minute: run this command again after that"
+                f"a drill is running: {first_few(running)}. If it was killed, its groups have "
+                "members for up to a minute; run this command again after that"
             )
         if not any(remains):
             shown.print_line("no drill has left anything")

@@ -123,8 +123,8 @@ def reset(  # noqa: PLR0913, PLR0917 (options of a command)
     """Set offsets of idle groups, on the source or on the target.
 
     The plan is printed first: each group's current offsets, its new offsets, and the log's range.
-    An offset outside the log is set to the nearer end of the log; a time after the newest record is
-    the log end. Groups with members are refused, and the members are printed; other groups
+    An offset outside the log is set to the nearer end of the log; a time after the newest record
+    means the log end. Groups with members are refused, and the members are printed; other groups
     continue. Either all offsets of a group are set, or none.
 
     \b
@@ -239,7 +239,7 @@ def _alias(config: MirrorConfig, cluster: str | None, flow: str | None) -> str:
     known = sorted({a for flow in config.flows for a in (flow.flow.source, flow.flow.target)})
     if cluster not in known:
         raise UsageError(
-            f"--cluster: {cluster} is not a cluster of a flow of the file, which has {known}"
+            f"--cluster: no flow of the file has a cluster {cluster}; the clusters are {known}"
         )
     return cluster
 
@@ -252,9 +252,9 @@ def warnings_of(
         back = [p.group for p in plans if p.goes_back and flow.groups.selects(p.group)]
         if flow.flow.target == alias and flow.groups.sync_s is not None and back:
             yield (
-                f"{flow.flow} moves idle groups forward to where they are on {flow.flow.source} "
-                f"(sync.group.offsets.enabled), also {first_few(back)}: pause it first (twinlog "
-                f"flow pause), or add them to groups.exclude"
+                f"{flow.flow} syncs offsets of idle groups (sync.group.offsets.enabled), so it "
+                f"would move {first_few(back)} forward again: pause the flow first (twinlog flow "
+                f"pause), or add these groups to groups.exclude"
             )
 
 
@@ -494,15 +494,15 @@ def _shown_marks(marks: MovedMarks, source: str, target: str) -> Iterator[Render
         topics = ",".join(mark.topics)
         if mark.why_left:
             yield text(
-                f"  its mark (micro-batch {mark.batch} in {topics}) is not set on {target}: "
-                f"{mark.why_left}. If the query will write to the copy of {topics}, let the mirror "
-                "copy all of it, then run this command again. If it will write to a topic "
-                "without these rows, start it once with missingMark=write"
+                f"  the query's mark (micro-batch {mark.batch} in {topics}) is not set on "
+                f"{target}: {mark.why_left}. If the query will write to the copy of {topics}, let "
+                "the mirror copy all of it, then run this command again. If the query will write "
+                "to a topic without these rows, start the query once with missingMark=write"
             )
         else:
             yield text(
-                f"  its mark (micro-batch {mark.batch} in {topics}) is set on {target}: if the "
-                f"query will write there, keep its kafka.transactional.id, or set "
+                f"  the query's mark (micro-batch {mark.batch} in {topics}) is set on {target}: if "
+                "the query will write there, keep its kafka.transactional.id, or set "
                 f"{mark.transactional_id} if it has none"
             )
     if marks.problem:

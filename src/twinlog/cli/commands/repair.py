@@ -65,13 +65,13 @@ def plan(chosen: ChosenFlow, *, topics: str | None) -> Answer:
 @repair.command("run")
 @yes_option
 @option("--dry-run", is_flag=True, help="Print the plan, and change nothing.")
-@option("--reason", default="", metavar="TEXT", help="Written to the log.")
+@option("--reason", default="", metavar="TEXT", help="Written to the mirror's log.")
 @_options
 def run(chosen: ChosenFlow, *, yes: bool, dry_run: bool, reason: str, topics: str | None) -> Answer:
     """Accept the records that `repair plan` shows: they stay, and copying resumes after them.
 
-    Refused if the records have changed since the plan was shown: stop the other producer first. It
-    cannot be undone. Groups keep their offsets before, in and after the accepted records.
+    Refused if the records have changed since the plan was shown: stop the other producer first. A
+    repair cannot be undone. Groups keep their offsets before, in and after the accepted records.
 
     \b
     twinlog repair run mm2.properties --dry-run

@@ -357,7 +357,12 @@ def topic() -> None:
     help="First write the record to mm2-twinlog-quarantine.SOURCE.internal on the target. The "
     "record is not transformed, so it is unmasked.",
 )
-@option("--reason", default="", metavar="TEXT", help="Written to the log and the quarantine topic.")
+@option(
+    "--reason",
+    default="",
+    metavar="TEXT",
+    help="Written to the mirror's log and the quarantine topic.",
+)
 @option("--dry-run", is_flag=True, help="Print what would change, and write nothing.")
 @flow_option
 def skip_record(  # noqa: PLR0913 (what the command was given)
@@ -375,8 +380,8 @@ def skip_record(  # noqa: PLR0913 (what the command was given)
 
     Accepted only if the partition is stopped at exactly this offset with RECORD_TOO_LARGE,
     RECORD_REFUSED, CORRUPT_BATCH or RECORD_NOT_TRANSFORMED. If a batch cannot be decoded, all of
-    its records are skipped. The range is printed, so try --dry-run first. It cannot be undone: the
-    record stays on the source, and the target never gets it.
+    its records are skipped. The range is printed, so try --dry-run first. A skip cannot be undone:
+    the record stays on the source, and the target never gets it.
 
     \b
     twinlog topic skip mm2.properties orders --partition 0 --offset 4711 --dry-run

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     "logs",
     type=click.Path(path_type=Path, dir_okay=False),
     multiple=True,
-    help="A log file of the mirror, whose end is included; may be repeated.",
+    help="A log file of the mirror; its last part is included. May be repeated.",
 )
 @secrets_option
 @format_option

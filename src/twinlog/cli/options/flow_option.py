@@ -123,7 +123,7 @@ def one_flow(flows: Sequence[FlowConfig], name: str | None) -> FlowConfig:
     if name is None and len(flows) == 1:
         return flows[0]
     if name is None:
-        raise UsageError(f"--flow: the file has {len(flows)} flows: {', '.join(names)}")
+        raise UsageError(f"--flow: name one of the {len(flows)} flows: {', '.join(names)}")
     wanted = name.replace(" ", "")
     chosen = next((flow for flow in flows if wanted in flow.flow.spellings), None)
     if chosen is None:

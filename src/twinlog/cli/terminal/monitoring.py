@@ -204,8 +204,8 @@ class _Listener:
             self._pause_s = BINDS_AGAIN_S
         pause_s, self._pause_s = self._pause_s, min(2 * self._pause_s, LONGEST_PAUSE_S)
         log.error(
-            "HTTP is not served for %g s: its thread died of %s: %s; the copy continues; "
-            "report it with the traceback [HTTP_DIED]",
+            "HTTP is not served for %g s, because its thread died of %s: %s. The copy continues. "
+            "Report this error with the traceback [HTTP_DIED]",
             pause_s,
             type(error).__name__,
             error,
