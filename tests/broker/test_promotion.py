@@ -264,7 +264,7 @@ def test_clients_are_not_moved_while_the_copy_may_run(
             assert do(pair, "failover", "run", "--yes") == 1
             said = capsys.readouterr()
             assert "[COPY_RUNS]" in said.err
-            assert "producers must not write yet" in said.err
+            assert "Let no producer write to the target yet" in said.err
             assert "clients may move to the target" not in said.out
         eventually(lambda: state(mirror).state is FlowState.FENCED)
         assert do(pair, "failover", "run", "--yes") == 0

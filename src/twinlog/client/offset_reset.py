@@ -270,8 +270,8 @@ class OffsetReset:
         before = or_raise(now.before[group])
         if not tps:
             raise FlowError(
-                f"cluster {self._client.alias}: group {group} has no committed offsets there: "
-                "check its name, or name the topics with --topic",
+                f"cluster {self._client.alias}: group {group} has no committed offsets of the "
+                "selected topics: check the group's name, or name the topics with --topic",
                 code="NO_OFFSETS",
             )
         for tp in tps:

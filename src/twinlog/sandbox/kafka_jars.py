@@ -200,7 +200,7 @@ def _check_jars(jars: _JarSet, cache: Path, folder: Path) -> None:
         elif jar not in known:
             why = f"{jar} does not belong to it"
         else:
-            why = f"{jar} is a different file: its SHA-256 is {sums[jar]}, not {known[jar]}"
+            why = f"{jar} is a different file: its SHA-256 is {sums[jar]}, expected {known[jar]}"
         raise EnvironmentMissing(
             f"{jars.what} was downloaded, but {why}; nothing was installed; check which server the "
             f"jars came from (a proxy?), move Ivy's copies in {cache / 'ivy'} away, and try again"

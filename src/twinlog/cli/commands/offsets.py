@@ -183,7 +183,7 @@ def _names(work: OffsetReset, pattern: str | None) -> list[str]:
     groups = work.names(matching(pattern, "--groups"))
     if not groups:
         what = "--all" if pattern is None else f"--groups: {pattern}"
-        raise UsageError(f"{what}: the cluster has no such group, or the user may not list it")
+        raise UsageError(f"{what}: the cluster has no such group, or this user cannot see it")
     return groups
 
 

@@ -230,6 +230,7 @@ def other_config(scope: CutoverScope) -> list[str]:
     keys = [key for key in differing if key.startswith(KEYS) or key.endswith(ISOLATION)]
     problem = (
         f"the mirror that leads the flow has other values of {first_few(keys)}, so it may copy "
-        "other topics than this command checks: use its file, or reload it"
+        "other topics than this command checks: run this command with the mirror's file, or reload "
+        "the mirror"
     )
     return [problem] if keys else []
