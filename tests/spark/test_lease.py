@@ -184,7 +184,7 @@ def test_a_lease_knows_whether_spark_has_a_slot_for_it(driver: Driver) -> None:
     assert not new.is_done
     finish(old, old_lanes)
     new_lanes = driver.hellos(1)
-    assert has_task(driver.engine.context, new._group)
+    eventually(lambda: has_task(driver.engine.context, new._group))
     finish(new, new_lanes)
     assert (old.error, new.error) == (None, None)
 
