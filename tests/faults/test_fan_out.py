@@ -99,7 +99,7 @@ READS_BEFORE_ROWS = """
 from twinlog.mirror.copy.fan_out import is_record
 pump, begun = map_writer.MapWriter.pump, []
 def late(self, now_ms):
-    copies = [copy for home in self._homes.values() for copy in home.waiting]
+    copies = [copy for home in self._map_partitions.values() for copy in home.waiting]
     begun.append(any(is_record(copy.tail.runs[0]) for copy in copies))
     if any(begun) or len(begun) > 200:
         pump(self, now_ms)
