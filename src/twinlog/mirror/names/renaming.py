@@ -64,7 +64,7 @@ def unkept_names(flow: FlowConfig, topics: Iterable[str]) -> list[str]:
     policy = policy_of(flow)
     alias, remote = flow.source_alias, policy.format_remote_topic
     odd = [
-        f"{name} becomes {remote(alias, name)}"
+        f"{name} is {remote(alias, name)}"
         for name in sorted(topics)
         if name != HEARTBEATS_TOPIC and _unrouted(policy, alias, name) != policy.renamed(name)
     ]
