@@ -477,11 +477,12 @@ def _headers(data: bytes, start: int, end: int) -> Iterator[tuple[bytes, bytes |
         raise CorruptData(f"headers end at byte {end}, but the data has {len(data)} bytes")
     part, position = data[start:end], 0
     count, position = read_varint(part, position)
-    if not 0 <= count <= (left := len(part) - position):
-        raise CorruptData(f"the number of headers is {count}, expected 0 to {left}")
+    if not 0 <= count <= len(part) - position:
+        raise CorruptData(f"the number of headers is {count}, expected 0 to {len(part) - position}")
     for _ in range(count):
         size, position = read_varint(part, position)
-        if not 0 <= size <= (left := len(part) - position):
+        left = len(part) - position
+        if not 0 <= size <= left:
             raise CorruptData(f"a header key has {size} bytes, expected 0 to {left}")
         key = part[position : position + size]
         size, position = read_varint(part, position + size)
