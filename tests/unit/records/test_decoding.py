@@ -413,7 +413,7 @@ def test_a_schema_says_which_columns_are_read() -> None:
     ("given", "said"),
     [
         (("ofset", "bigint"), "did you mean offset?"),
-        (("xyz", "string"), "it has key, value, topic"),
+        (("xyz", "string"), "the columns are key, value, topic"),
         (("value", "string"), "column value is binary, not string; cast it after reading"),
     ],
     ids=["misspelt", "other", "type"],

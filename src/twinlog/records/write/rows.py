@@ -86,7 +86,7 @@ def check_schema(schema: StructType, *, has_topic: bool) -> tuple[str, ...]:
     others = [name for name in columns if name not in types]
     if VALUE not in columns and not is_packed:
         hint = suggestion(VALUE, others) if others else ""
-        todo = "give a string or binary column the alias value"
+        todo = "alias one, as string or binary"
         raise _wrong_error("there is no column value", hint or todo)
     if not has_topic and TOPIC not in columns:
         raise _wrong_error("there is no topic", "give the option topic, or a column topic")
