@@ -165,28 +165,20 @@ def test_an_ended_lease_admits_no_lane(driver: Driver) -> None:
 def test_a_lease_and_its_successor_run_side_by_side(driver: Driver) -> None:
     old = driver.lease(3, "until_told")
     old_lanes = driver.hellos(2)
-    new = driver.lease(4, "until_told")
-    new_lanes = driver.hellos(2)
+    new = driver.lease(4, "until_told", lanes=4)
+    new_lanes = driver.hellos(4)
     assert not old.is_done
     assert {peer.identity.lease for peer in new_lanes} == {4}
+    next_lease = driver.lease(14, "until_told", lanes=1)
+    assert not next_lease.awaits_slot, "unknown until Spark was queried"
+    eventually(lambda: next_lease.awaits_slot, what="a lease that finds no slot")
     finish(old, old_lanes)
+    next_lanes = driver.hellos(1)
+    eventually(lambda: has_task(driver.engine.context, next_lease._group))
     assert not new.is_done
     finish(new, new_lanes)
-    assert (old.error, new.error) == (None, None)
-
-
-def test_a_lease_knows_whether_spark_has_a_slot_for_it(driver: Driver) -> None:
-    old = driver.lease(14, "until_told", lanes=6)
-    old_lanes = driver.hellos(6)
-    new = driver.lease(15, "until_told", lanes=1)
-    assert not new.awaits_slot, "unknown until Spark was queried"
-    eventually(lambda: new.awaits_slot)
-    assert not new.is_done
-    finish(old, old_lanes)
-    new_lanes = driver.hellos(1)
-    eventually(lambda: has_task(driver.engine.context, new._group))
-    finish(new, new_lanes)
-    assert (old.error, new.error) == (None, None)
+    finish(next_lease, next_lanes)
+    assert (old.error, new.error, next_lease.error) == (None, None, None)
 
 
 def test_a_cancelled_lease_ends_its_lanes_and_is_no_failure(driver: Driver) -> None:

@@ -207,7 +207,7 @@ OF_KEYS: Final[list[Case]] = [
         lines("A.consumer.fetch.max.bytes = 1"),
     ),
     (
-        "has overrides in Kafka Connect; write A->B.source.consumer.fetch.max.bytes",
+        "overrides only the producer; write A->B.source.consumer.fetch.max.bytes",
         lines("A->B.consumer.override.fetch.max.bytes = 1"),
         lines("A->B.source.consumer.fetch.max.bytes = 1"),
     ),

@@ -19,7 +19,7 @@ from functools import lru_cache
 from importlib import import_module
 from typing import Any, Final
 
-from twinlog.config.regex.linear import EMPTY, Automaton, Part, bits
+from twinlog.config.regex.linear import EMPTY, Automaton, ExpressionPart, bits
 from twinlog.config.regex.reader import RegexProblem
 
 _ALPHABET: Final = [*map(chr, range(128)), "\x85", "\xe9", "\u2028"]
@@ -55,7 +55,7 @@ class _Ways(Automaton):
     most_positions = MOST_POSITIONS
     refuses_flags = False
 
-    def repeat(self, low: int, high: Any, body: Any) -> Part:
+    def repeat(self, low: int, high: Any, body: Any) -> ExpressionPart:
         if high > _UNROLLED:
             part = self.sequence(body)
             self.link(part.last, part.first)
@@ -66,7 +66,7 @@ class _Ways(Automaton):
             done = self.then(done, part | EMPTY if count >= low else part)
         return done
 
-    def other(self, code: str, argument: Any) -> Part:
+    def other(self, code: str, argument: Any) -> ExpressionPart:
         match code:
             case "POSSESSIVE_REPEAT" | "ATOMIC_GROUP":
                 # these do not backtrack, so they are treated as one of their characters

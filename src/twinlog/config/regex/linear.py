@@ -48,37 +48,39 @@ def linear_matcher(expression: str) -> Callable[[str], bool]:
 
 
 @dataclass(frozen=True, slots=True)
-class Positions:
+class PositionSet:
     """Some of an automaton's positions, one bit for each."""
 
     once: int = 0
-    """Positions that can be reached in one way or several."""
+    """PositionSet that can be reached in one way or several."""
     twice: int = 0
-    """Positions that can be reached in several ways."""
+    """PositionSet that can be reached in several ways."""
 
-    def __add__(self, other: Positions) -> Positions:
+    def __add__(self, other: PositionSet) -> PositionSet:
         twice = self.twice | other.twice | (self.once & other.once)
-        return Positions(self.once | other.once, twice)
+        return PositionSet(self.once | other.once, twice)
 
-    def __mul__(self, ways: int) -> Positions:
-        return Positions(self.once, self.once if ways > 1 else self.twice) if ways else Positions()
+    def __mul__(self, ways: int) -> PositionSet:
+        return (
+            PositionSet(self.once, self.once if ways > 1 else self.twice) if ways else PositionSet()
+        )
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ExpressionPart:
     """Where matches of a part of the expression can begin and end."""
 
     empty: int
     """Number of ways to match the empty text, at most 2."""
-    first: Positions = Positions()
-    last: Positions = Positions()
+    first: PositionSet = PositionSet()
+    last: PositionSet = PositionSet()
 
-    def __or__(self, other: Part) -> Part:
+    def __or__(self, other: ExpressionPart) -> ExpressionPart:
         empty = min(self.empty + other.empty, 2)
-        return Part(empty, self.first + other.first, self.last + other.last)
+        return ExpressionPart(empty, self.first + other.first, self.last + other.last)
 
 
-EMPTY: Final = Part(1)
+EMPTY: Final = ExpressionPart(1)
 
 
 class Automaton:
@@ -92,28 +94,28 @@ class Automaton:
     def __init__(self) -> None:
         self.takes: list[Callable[[str], bool]] = []
         """Tests if a position matches a character."""
-        self.follow: list[Positions] = []
+        self.follow: list[PositionSet] = []
         """For each position, those that may come next."""
 
-    def sequence(self, items: Iterable[Any]) -> Part:
+    def sequence(self, items: Iterable[Any]) -> ExpressionPart:
         done = EMPTY
         for code, argument in items:
             done = self.then(done, self._item(str(code), argument))
         return done
 
-    def then(self, left: Part, right: Part) -> Part:
+    def then(self, left: ExpressionPart, right: ExpressionPart) -> ExpressionPart:
         self.link(left.last, right.first)
-        return Part(
+        return ExpressionPart(
             min(left.empty * right.empty, 2),
             left.first + right.first * left.empty,
             left.last * right.empty + right.last,
         )
 
-    def link(self, ends: Positions, begins: Positions) -> None:
+    def link(self, ends: PositionSet, begins: PositionSet) -> None:
         for position in bits(ends.once):
             self.follow[position] += begins * (1 + (ends.twice >> position & 1))
 
-    def _item(self, code: str, argument: Any) -> Part:
+    def _item(self, code: str, argument: Any) -> ExpressionPart:
         match code:
             case "SUBPATTERN":
                 if self.refuses_flags and (argument[1] or argument[2]):
@@ -128,7 +130,7 @@ class Automaton:
             case _:
                 return self.other(code, argument)
 
-    def repeat(self, low: int, high: Any, body: Any) -> Part:
+    def repeat(self, low: int, high: Any, body: Any) -> ExpressionPart:
         is_endless = str(high) == "MAXREPEAT"
         times = max(int(low), 1) if is_endless else int(high)
         done = part = EMPTY
@@ -142,21 +144,21 @@ class Automaton:
             self.link(part.last, part.first)
         return done
 
-    def other(self, code: str, argument: Any) -> Part:
+    def other(self, code: str, argument: Any) -> ExpressionPart:
         if code == "AT" and str(argument) in ("AT_BEGINNING", "AT_END"):
             raise RegexProblem("whole names are matched: remove ^ and $", 1)
         raise RegexProblem(f"{code.lower()} is not supported, because it may take too long", 1)
 
-    def character(self, takes: Callable[[str], bool]) -> Part:
+    def character(self, takes: Callable[[str], bool]) -> ExpressionPart:
         if len(self.takes) >= self.most_positions:
             most = self.most_positions
             raise RegexProblem(f"it has more than {most} characters and repetitions", 1)
         self.takes.append(takes)
-        self.follow.append(Positions())
-        at = Positions(1 << (len(self.takes) - 1))
-        return Part(0, at, at)
+        self.follow.append(PositionSet())
+        at = PositionSet(1 << (len(self.takes) - 1))
+        return ExpressionPart(0, at, at)
 
-    def matcher(self, whole: Part) -> Callable[[str], bool]:
+    def matcher(self, whole: ExpressionPart) -> Callable[[str], bool]:
         """Return a function that matches whole names."""
         takes, follow = self.takes, [positions.once for positions in self.follow]
 
