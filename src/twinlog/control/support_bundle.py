@@ -371,7 +371,7 @@ def collect(
             unknown = f"left out because it may contain unknown secrets: {why}"
     scrubber = SecretScrubber(settings)
     texts = [
-        f"{config}\n" if isinstance(config, TwinlogError) else effective_config(config)
+        "\n".join([str(config)] if isinstance(config, TwinlogError) else _lines(config)) + "\n"
         for config in configs.values()
     ]
     clusters = _clusters([flow for config in read for flow in config.flows])
@@ -507,12 +507,8 @@ def _end_of(file: Path) -> str:
 # it was read. Values of secret keys, and all values from config providers, are hidden.
 
 
-def effective_config(config: MirrorConfig) -> str:
-    """Return the configuration as text, with a section for each cluster and flow."""
-    return "\n".join(_lines(config)) + "\n"
-
-
 def _lines(config: MirrorConfig) -> Iterator[str]:
+    """Yield the configuration as text, with a section for each cluster and flow."""
     yield f"# {config.file}"
     for warning in config.warnings:
         yield f"# warning: {warning}"

@@ -459,13 +459,16 @@ class FlowSetup(FlowClusters):
             self._stay_fenced(news_of.read(), once=once, ended=ended)
             self.leadership = claim.generation, news.intents
             take_over.write(adoption, claim)
-            with self.claims.setting_up(claim):
+            try:
                 capabilities = self.facts.capabilities(target)
                 discovery = self._discover(source, target, create=pause is None)
                 if once:
                     discovery.fail_absent(self.config)
                     discovery.plans = with_ends(source, self.config, discovery.plans)
                 work = self._work_of_lead(claim, target, map_reader, discovery, capabilities)
+            except TwinlogError:
+                self.claims.idle = claim  # no lane has run
+                raise
             return PreparedFlow(
                 work=work,
                 generation=claim.generation,

@@ -448,7 +448,8 @@ class ManagedFlow:
             stay_out_s = STAY_OUT_S
             reason = "standing by: handed over to a process that leads fewer flows"
             self.trouble.note_idle(FlowState.STANDBY, StandingBy(reason))
-        self.tries.begin_again(stay_out_s)
+        clock = self.process.clock
+        self.tries = SetUpAttempts(clock=clock, due_at=clock.monotonic() + stay_out_s)
         self._follow_successor(is_handed_on=True)
         if Step.REMOVED in why:
             leave(self.setup)
@@ -514,7 +515,7 @@ MAX_AWAY_PAUSE_S: Final = 5.0
 
 @dataclass(slots=True, kw_only=True)
 class SetUpAttempts:
-    """Schedules the attempts to set up one flow, across all its runs."""
+    """Schedules the attempts to set up one flow, until it runs."""
 
     clock: Clock
     due_at: float = 0.0
@@ -541,15 +542,10 @@ class SetUpAttempts:
         """Return the time of the next attempt in ms, by the wall clock."""
         return self.clock.wall_ms() + int(1000 * (self.due_at - self.clock.monotonic()))
 
-    def reset(self, after_s: float = 0.0) -> None:
-        """Forget earlier failures. The next attempt is due after `after_s`."""
+    def reset(self) -> None:
+        """Forget earlier failures. The next attempt is due now."""
         self._pause.reset()
-        self.due_at = self.clock.monotonic() + after_s
-
-    def begin_again(self, after_s: float) -> None:
-        """Begin again after a run. The first attempt is due after `after_s`."""
-        self.reset(after_s)
-        self.began = self.clock.monotonic()
+        self.due_at = self.clock.monotonic()
 
     def on_failure(self, error: TwinlogError) -> None:
         pause_s = RETRY_S  # a short pause, so that a free lead is taken soon

@@ -105,8 +105,11 @@ class Lane:
 
     def begin(self) -> None:
         """Send the lane its work, with the current credentials."""
-        self._sent = credentials_of(self.work)
-        self.peer.send(with_credentials(self.work, self._sent))
+        work, now = self.work, credentials_of(self.work)
+        source = replace(work.source, security=now.source)
+        target = replace(work.target, security=now.target)
+        self._sent = now
+        self.peer.send(structs.replace(work, source=source, target=target))
 
     def renew(self) -> None:
         """Send new credentials if they have changed since the last message."""
@@ -209,19 +212,15 @@ class Lease:
         return (self.fell_silent or never_came) and not self.lanes
 
     def tick(self) -> None:
-        """Send renewed credentials to lanes, and end lanes of a retiring lease."""
+        """Send renewed credentials to lanes. If the lease retires, end lanes that have returned all
+        their partitions, and cancel the job of a deserted lease.
+        """
         for lane in self.lanes.values():
             lane.renew()
-        if self.state is LeaseState.RETIRING:
-            self._end_idle_lanes()
-
-    def _end_idle_lanes(self) -> None:
-        """End lanes that have returned all their partitions, and cancel a deserted lease's job."""
-        if self.is_deserted:
-            self.job.cancel()
-        for lane in self.lanes.values():
-            if not lane.partitions:
+            if self.state is LeaseState.RETIRING and not lane.partitions:
                 lane.stop()
+        if self.state is LeaseState.RETIRING and self.is_deserted:
+            self.job.cancel()
 
     @property
     def ready_lanes(self) -> list[Lane]:
@@ -272,15 +271,6 @@ def credentials_of(work: Work) -> Renewed:
     """Return the credentials as of the last check of the key files. Reads no file itself."""
     return Renewed(
         source=_for_other_host(work.source.security), target=_for_other_host(work.target.security)
-    )
-
-
-def with_credentials(work: Work, now: Renewed) -> Work:
-    """Return a copy of the work with these credentials."""
-    return structs.replace(
-        work,
-        source=replace(work.source, security=now.source),
-        target=replace(work.target, security=now.target),
     )
 
 

@@ -41,8 +41,7 @@ import math
 import os
 import socket
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -120,15 +119,6 @@ class FlowClaims:
     def end(self, target: ClusterClient, generation: int) -> None:
         """Write to the state topic that all lanes of a generation have drained."""
         _write(target, closing_row(self.name, generation))
-
-    @contextmanager
-    def setting_up(self, claim: Claim) -> Iterator[None]:
-        """If the set-up in this block fails, store the claim in `idle`, because no lane has run."""
-        try:
-            yield
-        except TwinlogError:
-            self.idle = claim
-            raise
 
     def end_idle(self, target: ClusterClient) -> None:
         """Write to the state topic that a generation had no lanes, so that the next leader does not
