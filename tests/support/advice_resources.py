@@ -322,7 +322,7 @@ OF_CONNECTORS: Final[list[Case]] = [
         connector(topics="a"),
     ),
     (
-        "consumer.override.fetch.max.bytes: only the producer has overrides in Kafka Connect; "
+        "consumer.override.fetch.max.bytes: Kafka Connect overrides only the producer; "
         "write consumer.fetch.max.bytes",
         connector(consumer_override_fetch_max_bytes="1"),
         connector(consumer_fetch_max_bytes="1"),
