@@ -41,7 +41,6 @@ import hmac
 import re
 import secrets
 from collections.abc import Callable, Generator
-from contextlib import suppress
 from typing import Final
 
 from twinlog.cluster.security.security_settings import (
@@ -174,9 +173,12 @@ def authenticate(settings: SecuritySettings, exchange: Callable[[bytes], bytes])
     try:
         messages = _messages(settings)
         message = next(messages)
-        with suppress(StopIteration):
-            while True:
-                message = messages.send(exchange(message))
+        while True:
+            response = exchange(message)
+            try:
+                message = messages.send(response)
+            except StopIteration:
+                return
     except AuthenticationFailed:
         if settings.oauth is not None:
             from twinlog.cluster.security.oauth import forget_token

@@ -208,9 +208,13 @@ class LogWalk:
         source_offset = entry.offset
         self._count(entry, source_offset, lambda day: day.both)
         mapped = self.pairs.counterpart(source_offset)
+        is_known = mapped is not None and mapped.is_known
+        if is_known and not self._shift:  # without spans, because this is called for each record
+            self.result.add_equal(1)
+            return
         source = Span(source_offset, source_offset + 1)
         target = Span(target_offset, target_offset + 1)
-        self._note_equal(source, target, 1, is_known=mapped is not None and mapped.is_known)
+        self._note_equal(source, target, 1, is_known=is_known)
 
     def _count(self, entry: Entry, offset: int, side: Callable[[Day], Tally]) -> None:
         """Add a record to the counts of its day. `offset`: the offset that its digest contains.
