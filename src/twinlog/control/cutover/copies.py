@@ -324,7 +324,7 @@ def _why_unlisted(
         if topic.error == TOPIC_AUTHORIZATION_FAILED:
             out[name] = (
                 "the topic was copied, but the source does not list it. If it was not deleted, "
-                f"grant this user DESCRIBE on topic {name}"
+                f"grant DESCRIBE on topic {name} to this user"
             )
         elif topic.partitions:
             out[name] = f"the source lists {len(topic.partitions)} partitions, but more were copied"
