@@ -241,5 +241,5 @@ def test_bad_input_is_one_line(
     assert "--sign is only used with --report" in capsys.readouterr().err
     words = ["--report", str(tmp_path), "--sign", file]
     assert run(["drill", "run", file, "--yes", *words]) == 2
-    assert "no private key in PEM" in capsys.readouterr().err
+    assert "not a private key in PEM" in capsys.readouterr().err
     assert case.left() == []

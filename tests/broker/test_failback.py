@@ -198,7 +198,7 @@ def test_a_replay_continues_only_from_the_folder_with_the_next_records(case: Cas
     delete_records(pair.a, pair.topic, before=1_025)
     case.folder = begun.with_name("another")
     code, said = case.run("replay")
-    assert (code, "[REPLAY_UNKNOWN]" in said, "the earlier run" in said) == (1, True, True), said
+    assert (code, "[REPLAY_UNKNOWN]" in said, "an earlier run" in said) == (1, True, True), said
     assert len(seen(pair, pair.b)) == before + 1_000
     case.folder = begun
     code, said = case.run("replay")

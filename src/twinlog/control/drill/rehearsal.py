@@ -578,7 +578,7 @@ class MirrorProcess:
         code = self._process.poll()
         if code is not None and not self._is_killed:
             raise FlowError(
-                f"the drill's mirror ended with exit code {code}; the last lines of its log: "
+                f"the drill's mirror ended with {code}; the last lines of its log: "
                 f"{self._last_lines()}",
                 code="DRILL_FAILED",
             )
