@@ -15,7 +15,7 @@ import time
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from operator import lt
+from operator import attrgetter, lt
 from pathlib import Path
 from typing import Any, Final
 
@@ -206,10 +206,8 @@ class RangeEncoder:
         Raises ClusterError (ROW_INVALID) if ranges overlap.
         """
         all_ranges = [*ranges]
-        if any(
-            source_range.overlaps(other)
-            for source_range, other in itertools.combinations(all_ranges, 2)
-        ):
+        by_offset = sorted(all_ranges, key=attrgetter("topic", "partition", "first"))
+        if any(one.overlaps(following) for one, following in itertools.pairwise(by_offset)):
             raise _overlap_error()  # a row of two ranges would be in the answer to only one of them
         self._encoders = [
             _SingleRangeEncoder(source_range, codec, max_bytes) for source_range in all_ranges

@@ -17,7 +17,6 @@ import queue
 import sys
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -68,6 +67,8 @@ REPORTED_AFTER: Final = 6
 """Failed connections to a lane's port before a warning. A few are normal, because lanes end."""
 AFTER_FAILURE_S: Final = 0.2
 ALONE_S: Final = 0.3
+MOST_RANGES: Final = 1000
+"""Maximum number of ranges in a round. Each needs a request to its lane's port."""
 
 Offered = tuple[ChannelAddress, RangeOffer]
 
@@ -130,7 +131,10 @@ class Application:
     watch: LanePortWatch = field(default_factory=LanePortWatch)
     _chains: dict[str, Rounds] = field(default_factory=dict)
     """The Rounds of each chain for which ranges were offered, by the chain's digest."""
-    _waiting: deque[Offered] = field(default_factory=deque)
+    _waiting: dict[Offered, None] = field(default_factory=dict)
+    """Offered ranges that no round has taken, in the order of the offers (a dict, because there may
+    be thousands).
+    """
     _refused: set[str] = field(default_factory=set)
     """Digests of unknown chains, for which a warning was logged."""
     _running: set[Offered] = field(default_factory=set)
@@ -185,8 +189,8 @@ class Application:
     def _add(self, offered: Offered) -> None:
         offer = offered[1]
         if self._runs_transforms_of(offer):
-            if offered not in self._waiting and offered not in self._running:
-                self._waiting.append(offered)
+            if offered not in self._running:
+                self._waiting[offered] = None
         elif offer.transform not in self._refused:
             self._refused.add(offer.transform)
             log.warning("a lane offers ranges for an unknown transform %s", offer.transform)
@@ -203,20 +207,25 @@ class Application:
         its chain of transforms.
         """
         usable = self.watch.connected & self.watch.ports
-        self._waiting = deque(entry for entry in self._waiting if entry[0] in usable)
+        self._waiting = dict.fromkeys(entry for entry in self._waiting if entry[0] in usable)
         taken: list[Offered] = []
+        spans: dict[tuple[str, int], tuple[int, int]] = {}
         size = 0
-        for offered in list(self._waiting):
-            if taken and size >= self._chains[taken[0][1].transform].most_bytes:
+        for offered in self._waiting:
+            offer = offered[1]
+            chain = taken[0][1].transform if taken else offer.transform
+            if taken and (size >= self._chains[chain].most_bytes or len(taken) >= MOST_RANGES):
                 break
             # ranges in one round must not overlap, because the encoder could not decide which range
             # a common row belongs to (`RangeEncoder`)
-            if any(offered[1].overlaps(other) for _, other in taken):
+            first, end = spans.get((offer.topic, offer.partition), (offer.first, offer.first))
+            if max(first, offer.first) < min(end, offer.end) or offer.transform != chain:
                 continue
-            if not taken or offered[1].transform == taken[0][1].transform:
-                self._waiting.remove(offered)
-                taken.append(offered)
-                size += offered[1].size
+            spans[offer.topic, offer.partition] = min(first, offer.first), max(end, offer.end)
+            taken.append(offered)
+            size += offer.size
+        for offered in taken:
+            del self._waiting[offered]
         return taken
 
     def _answer(self, taken: Sequence[Offered]) -> Sequence[Offered]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import random
 import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -29,7 +30,7 @@ from twinlog.lane.transforming import UNANSWERED_AFTER_S
 from twinlog.mirror.copy.ranges import RangeFailure
 from twinlog.records.lent import NOT_UNPACKED, LentRanges, RangePart
 from twinlog.spark.application import FirstRangeAnswered, RangePorts, RecordSkipped
-from twinlog.transforms.application import Application, LanePortWatch
+from twinlog.transforms.application import MOST_RANGES, Application, LanePortWatch
 from twinlog.transforms.rounds import (
     LEAST_BYTES,
     TASK_BYTES,
@@ -242,6 +243,24 @@ def test_a_round_is_limited_by_bytes() -> None:
         pass
     assert [[one.number for one in run] for run in a.runs] == [[0, 1], [2, 3, 4], [5]]
     assert a.most_bytes == a.round_bytes
+
+
+def test_thousands_of_small_ranges_are_not_compared_with_each_other() -> None:
+    """Records that arrive one by one while Spark starts are thousands of ranges. If every two of
+    them were compared, this would take minutes, and more ranges would wait afterwards.
+    """
+    count = 20_000
+    a = ComputedRounds()
+    made, _ = application(a=a)
+    for number in range(count):
+        bounds = {"first": number, "end": number + 1, "partition": 0}
+        made.watch.offers.put((PORT, structs.replace(offer(number), **bounds)))
+    begun = time.process_time()
+    while made.step(0.0):
+        pass
+    assert [part.number for run in a.runs for part in run] == [*range(count)]
+    assert max(map(len, a.runs)) == MOST_RANGES
+    assert time.process_time() - begun < 20
 
 
 def test_large_ranges_are_not_computed_at_the_same_time() -> None:
