@@ -42,6 +42,7 @@ OFFERED_AGAIN_S: Final = 90.0
 """Time in seconds without an answer after which a range is offered again. It is longer than the
 application permits a job to run (`transforms.rounds.Rounds.limit_s`).
 """
+NOTED_EVERY_S: Final = 1.0
 
 
 @dataclass(slots=True)
@@ -75,6 +76,9 @@ class RangePort:
         self._lock = threading.Lock()
         self._waiting: dict[int, _WaitingRange] = {}
         self._answers: list[RangeAnswer] = []
+        self._answered: list[int] = []
+        """Numbers of ranges that were answered since `_note_answers` last ran."""
+        self._answered_at = 0.0  # the monotonic time of the last answer
         self._subscribed: set[Peer] = set()
         self._next_check = 0.0
         ticket = PortTicket()
@@ -120,7 +124,8 @@ class RangePort:
         """Return the ranges whose last offer was at least OFFERED_AGAIN_S ago, and set the time of
         their last offer to `now`.
         """
-        self._next_check = now + 1.0
+        self._next_check = now + NOTED_EVERY_S
+        self._note_answers()
         late = [
             entry for entry in self._waiting.values() if now - entry.offered_at >= OFFERED_AGAIN_S
         ]
@@ -134,6 +139,7 @@ class RangePort:
         """
         until = self._clock.monotonic() - after_s
         with self._lock:
+            self._note_answers()
             return [entry.range for entry in self._waiting.values() if entry.since <= until]
 
     def _send_offers(self, ranges: list[SourceRange]) -> None:
@@ -174,13 +180,26 @@ class RangePort:
         with self._lock:
             if self._waiting.pop(answer.number, None) is None:
                 return  # ignore a second answer, or an answer to a withdrawn range
-            self._answers.append(answer)
             now = self._clock.monotonic()
-            for number, entry in self._waiting.items():
-                if number > answer.number or not entry.is_overtaken:
-                    entry.since = now
-                entry.is_overtaken |= number < answer.number
+            if now - self._answered_at > NOTED_EVERY_S:
+                self._note_answers()
+            self._answers.append(answer)
+            self._answered.append(answer.number)
+            self._answered_at = now
         self._wake()
+
+    def _note_answers(self) -> None:
+        """Update `_WaitingRange.since` after answers. Called about once a second and not for each
+        answer, because thousands of ranges may wait.
+        """
+        if not self._answered:
+            return
+        first, last = min(self._answered), max(self._answered)
+        self._answered.clear()
+        for number, entry in self._waiting.items():
+            if number > first or not entry.is_overtaken:
+                entry.since = max(entry.since, self._answered_at)
+            entry.is_overtaken |= number < last
 
 
 def _offer_of(source_range: SourceRange) -> RangeOffer:
