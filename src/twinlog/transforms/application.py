@@ -52,7 +52,7 @@ from twinlog.spark.application import (
 )
 from twinlog.transforms import memory
 from twinlog.transforms.loading import check_transform, load_chain
-from twinlog.transforms.rounds import LEAST_BYTES, Rounds
+from twinlog.transforms.rounds import Rounds
 from twinlog.transforms.session import local_session
 from twinlog.wire.record_batch import Codec
 
@@ -66,7 +66,6 @@ OFFERS_WITHIN_S: Final = 1.0
 REPORTED_AFTER: Final = 6
 """Failed connections to a lane's port before a warning. A few are normal, because lanes end."""
 AFTER_FAILURE_S: Final = 0.2
-ALONE_S: Final = 0.3
 MOST_RANGES: Final = 1000
 """Maximum number of ranges in a round. Each needs a request to its lane's port."""
 
@@ -156,7 +155,6 @@ class Application:
             with suppress(queue.Empty):
                 if not self._waiting:
                     self._add(self.watch.offers.get(timeout=within_s))
-                self._await_round()
                 while True:
                     self._add(self.watch.offers.get_nowait())
             taken = self._next_ranges()
@@ -174,17 +172,6 @@ class Application:
             for offered in again:
                 self.watch.offers.put(offered)
         return bool(taken)
-
-    def _await_round(self) -> None:
-        """If few bytes wait, wait for the end of a running round, but at most ALONE_S. A round of a
-        few records needs nearly as much CPU as a larger one, so two of them together are slower.
-        """
-        until = time.monotonic() + ALONE_S
-        while self._running and _bytes(self._waiting) < LEAST_BYTES:
-            if (left_s := until - time.monotonic()) <= 0:
-                return
-            self._has_ended.wait(left_s)
-            self._has_ended.clear()
 
     def _add(self, offered: Offered) -> None:
         offer = offered[1]
