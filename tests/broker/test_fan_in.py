@@ -181,7 +181,7 @@ def test_groups_that_would_skip_records_of_another_source(
     commit(four_clusters[0], group, topic, 2)
     first, second = said(both, "A->T", "B->T")
     (line,) = first
-    assert f"{topic} on {circle.name('T')} also gets the records of {circle.flow('B->T')}," in line
+    assert f"{topic} on {circle.name('T')} also gets the records of {circle.flow('B->T')}." in line
     assert (f"({group})" in line, second) == (True, [])
     assert said(alone, "A->T") == [[]], "nothing is known of the other flow yet"
     copied(both)

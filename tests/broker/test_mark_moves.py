@@ -239,7 +239,7 @@ def test_a_mark_moves_if_its_topic_is_copied(
         )
     assert (moved, invalid) == (CommitMark(batch=3, rows=1, topics=frozenset((sink,))), [])
     mark(2)
-    assert "the mark there is already at micro-batch 3" in rewrite("again")
+    assert "mark there is already at micro-batch 3" in rewrite("again")
     for cluster in (source_cluster, target_cluster):
         delete_topic(cluster, read)
 

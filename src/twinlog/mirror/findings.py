@@ -239,8 +239,8 @@ def foreign_data(target: TopicPartition, holds: Span) -> LogFinding:
 def source_recreated(source: TopicPartition, target: TopicPartition, holds: Span) -> LogFinding:
     what = (
         f"{source}: the source topic was deleted and created again. {target} still holds records "
-        f"{holds} of the old topic, and has their only copy. No partition of the new topic is "
-        "copied as long as the target holds records of the old topic"
+        f"{holds} of the old topic, and is the only copy of these records. No partition of the new "
+        "topic is copied as long as the target holds records of the old topic"
     )
     return LogFinding(code="SOURCE_RECREATED", what=what, source=source, target=target, span=holds)
 
