@@ -247,9 +247,9 @@ def frozen_heap() -> Iterator[None]:
 def test_of_ten_thousand_topics_a_page_is_made_at_once(rest: Rest, monitor: Monitor) -> None:
     parts = [partition(f"topic-{n // 10:05}", n % 10, lag=n % 977) for n in range(100_000)]
     monitor.update([flow(*parts)])
-    begun = time.monotonic()
+    begun = time.process_time()  # because other tests run on the same cores
     found = rest.get(f"{A_B}/topics?sort=-lag&limit=200")
-    took = time.monotonic() - begun
+    took = time.process_time() - begun
     assert (found["total"], len(found["topics"])) == (10_000, 200)
     assert took < 1, "20 times what it takes"
     assert rest.get(f"{A_B}/partitions?ofTopic=topic-00001")["total"] == 10
