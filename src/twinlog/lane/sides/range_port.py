@@ -43,6 +43,7 @@ OFFERED_AGAIN_S: Final = 90.0
 application permits a job to run (`transforms.rounds.Rounds.limit_s`).
 """
 NOTED_EVERY_S: Final = 1.0
+"""Seconds between two updates of `_WaitingRange.since`, which is exact only to that extent."""
 
 
 @dataclass(slots=True)
