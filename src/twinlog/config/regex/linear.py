@@ -52,9 +52,9 @@ class PositionSet:
     """Some of an automaton's positions, one bit for each."""
 
     once: int = 0
-    """PositionSet that can be reached in one way or several."""
+    """Positions that can be reached in one way or several."""
     twice: int = 0
-    """PositionSet that can be reached in several ways."""
+    """Positions that can be reached in several ways."""
 
     def __add__(self, other: PositionSet) -> PositionSet:
         twice = self.twice | other.twice | (self.once & other.once)
