@@ -25,6 +25,7 @@ import subprocess
 import sys
 import threading
 import time
+import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -151,6 +152,12 @@ def submit_jvm(
     return Gateway([*command, "pyspark-shell"], folder, home, os.environ)
 
 
+SOCKET_NAME: Final = f".{uuid.UUID(int=0)}.sock"
+"""A name as Spark gives it to its Unix sockets."""
+SOCKET_PATH_BYTES: Final = 103
+"""Maximum length of the path of a Unix socket (macOS; Linux permits four bytes more)."""
+
+
 class Gateway:
     """The JVM of this process's Spark. Creating a Gateway starts the JVM."""
 
@@ -209,6 +216,11 @@ class Gateway:
         raw = info.read_bytes()
         port, length = struct.unpack_from(">ii", raw)
         return port, raw[8 : 8 + length].decode()
+
+    @property
+    def has_room_for_sockets(self) -> bool:
+        """Return True if the path of a Unix socket in the temporary folder is short enough."""
+        return len(bytes(self._folder / SOCKET_NAME)) <= SOCKET_PATH_BYTES
 
     @property
     def is_killed(self) -> bool:

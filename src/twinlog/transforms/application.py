@@ -4,9 +4,9 @@
 A lane offers a range of source records, and this process answers with the transformed records. A
 round answers all waiting ranges that have the same chain of transforms, up to about a second of
 work. A round begins when a range waits and fewer than two rounds are running. So rounds are short
-with steady traffic, and large with a backlog. The second round uses the cores while the first one
-begins and ends, unless both together have too many bytes. The process has no state, because a lane
-offers a range again if the answer is lost.
+with steady traffic, and large with a backlog. Small rounds begin five times a second at most. The
+second round uses the cores while the first one begins and ends, unless both together have too many
+bytes. The process has no state, because a lane offers a range again if the answer is lost.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from twinlog.spark.application import (
 )
 from twinlog.transforms import memory
 from twinlog.transforms.loading import check_transform, load_chain
-from twinlog.transforms.rounds import Rounds
+from twinlog.transforms.rounds import LEAST_BYTES, Rounds
 from twinlog.transforms.session import local_session
 from twinlog.wire.record_batch import Codec
 
@@ -66,6 +66,10 @@ OFFERS_WITHIN_S: Final = 1.0
 REPORTED_AFTER: Final = 6
 """Failed connections to a lane's port before a warning. A few are normal, because lanes end."""
 AFTER_FAILURE_S: Final = 0.2
+ROUND_EVERY_S: Final = 0.2
+"""Minimum time in seconds between the beginnings of two rounds with less than LEAST_BYTES. Any
+round takes about 0.1 s of CPU. At 500 records/s, a record takes 0.9 ms of CPU instead of 2.1 ms.
+"""
 MOST_RANGES: Final = 1000
 """Maximum number of ranges in a round. Each needs a request to its lane's port."""
 
@@ -138,6 +142,8 @@ class Application:
     """Digests of unknown chains, for which a warning was logged."""
     _running: set[Offered] = field(default_factory=set)
     """Ranges in running rounds (`Rounds`). If a lane offers one again, the offer is ignored."""
+    _next_at: float = 0.0
+    """Monotonic time at which the next small round may begin."""
     _has_answered: bool = False
     """True after the first answer."""
     _picking: threading.Lock = field(default_factory=threading.Lock)
@@ -155,8 +161,11 @@ class Application:
             with suppress(queue.Empty):
                 if not self._waiting:
                     self._add(self.watch.offers.get(timeout=within_s))
-                while True:
-                    self._add(self.watch.offers.get_nowait())
+                self._add_offers()
+                if _bytes(self._waiting) < LEAST_BYTES:
+                    time.sleep(max(0.0, self._next_at - time.monotonic()))
+                    self._add_offers()
+                self._next_at = time.monotonic() + ROUND_EVERY_S
             taken = self._next_ranges()
             while (running := [*self._running]) and _bytes([*taken, *running]) > self.bytes_at_once:
                 self._has_ended.wait()
@@ -172,6 +181,11 @@ class Application:
             for offered in again:
                 self.watch.offers.put(offered)
         return bool(taken)
+
+    def _add_offers(self) -> None:
+        with suppress(queue.Empty):
+            while True:
+                self._add(self.watch.offers.get_nowait())
 
     def _add(self, offered: Offered) -> None:
         offer = offered[1]

@@ -41,6 +41,12 @@ SETTINGS: Final = {
     ),
 }
 
+UNIX_SOCKETS: Final = "spark.python.unix.domain.socket.enabled"
+"""Setting of Spark 4.1 and later: the JVM and its Python workers use Unix sockets in the JVM's
+temporary folder. TCP delays the first rows of each job by 40 ms (Nagle's algorithm). With Unix
+sockets, a round with few records takes 0.06 instead of 0.10 s, and a backlog has 8 % more rows/s.
+"""
+
 LOGGERS: Final = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 """Loggers of PySpark that are disabled, because they log each error with values of the record."""
 
@@ -63,6 +69,8 @@ def local_session(
     log_config = f"-Dlog4j2.configurationFile={LOG_CONFIG.as_uri()}"
     gateway = start_jvm(SparkOptions(), [log_config, *flags])
     try:
+        if gateway.has_room_for_sockets:
+            settings = {UNIX_SOCKETS: "true", **settings}
         builder = SparkSession.builder.master(f"local[{cores}]").appName(name)
         session = builder.config(map={**SETTINGS, **settings}).getOrCreate()
         gateway.restore_environment()

@@ -92,6 +92,52 @@ def test_answers_are_used_in_the_order_of_the_source_and_once() -> None:
     assert values(rig.copied()) == [b"m1", b"m3", b"m5", b"m7"]
 
 
+def test_what_arrives_while_two_ranges_have_no_answer_becomes_one_range() -> None:
+    rig = Rig(lambda record: record)
+    for offset in range(0, 40, 4):
+        rig.fetch(batch(offset, 4))
+    assert [(one.first, one.end) for one in rig.ranges] == [(0, 4), (4, 8)]
+    rig.answer(1)
+    assert [(one.first, one.end) for one in rig.ranges] == [(0, 4), (8, 40)]
+    rig.fetch(batch(40, 4))
+    rig.fetch(batch(44, 4))
+    rig.answer(0)
+    assert [(one.first, one.end) for one in rig.ranges] == [(8, 40), (40, 48)]
+    rig.answer()
+    assert [one.count for one in rig.copied()] == [3, 1] * 2 + [3] * 10 + [2] + [3, 3, 2]
+    assert (rig.copy.acked_upstream, rig.copy.queued_bytes) == (48, 0)
+
+
+def test_collected_range_ends_before_it_is_too_large_and_at_a_new_leader_epoch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rig = Rig(lambda record: record)
+    monkeypatch.setattr(range_intake, "RANGE_BYTES", 3 * len(batch(20, 4)))
+    for offset in range(0, 28, 4):
+        rig.fetch(batch(offset, 4))
+    rig.fetch(with_epoch(batch(28, 4), 6))
+    rig.fetch(with_epoch(batch(32, 4), 6))
+    rig.fetch(with_epoch(batch(36, 4), 6))
+    ranges = [(one.first, one.end) for one in rig.ranges]
+    assert ranges == [(0, 4), (4, 8), (8, 20), (20, 28)]
+    rig.answer()
+    rig.answer()
+    assert [one.leader_epoch for one in rig.copied()][-1] == 6
+    assert rig.copy.acked_upstream == 40
+
+
+def test_collected_range_does_not_keep_the_fetch_responses_in_memory() -> None:
+    rig = Rig(lambda record: record)
+    for offset in range(0, 12, 4):
+        rig.fetch(batch(offset, 4))
+    response = bytearray(batch(12, 4))
+    rig.copy.on_fetched(memoryview(response), (), NOW)
+    response.clear()  # raises BufferError while a part of it is in use
+    rig.answer()
+    rig.answer()
+    assert rig.copied() and rig.copy.acked_upstream == 16
+
+
 def test_filter_that_drops_everything_moves_the_position_and_announces_it_once() -> None:
     rig = Rig(nothing)
     rig.fetch(batch(0, 50))

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, Final
+from unittest import mock
 
 import pytest
 from hypothesis import given
@@ -30,7 +31,12 @@ from twinlog.lane.transforming import UNANSWERED_AFTER_S
 from twinlog.mirror.copy.ranges import RangeFailure
 from twinlog.records.lent import NOT_UNPACKED, LentRanges, RangePart
 from twinlog.spark.application import FirstRangeAnswered, RangePorts, RecordSkipped
-from twinlog.transforms.application import MOST_RANGES, Application, LanePortWatch
+from twinlog.transforms.application import (
+    MOST_RANGES,
+    ROUND_EVERY_S,
+    Application,
+    LanePortWatch,
+)
 from twinlog.transforms.rounds import (
     LEAST_BYTES,
     TASK_BYTES,
@@ -243,6 +249,23 @@ def test_a_round_is_limited_by_bytes() -> None:
         pass
     assert [[one.number for one in run] for run in a.runs] == [[0, 1], [2, 3, 4], [5]]
     assert a.most_bytes == a.round_bytes
+
+
+def test_small_rounds_begin_five_times_a_second_at_most() -> None:
+    a = ComputedRounds()
+    made, _ = application(a=a)
+    made.watch.offers.put((PORT, offer(0)))
+    begun = time.monotonic()
+    assert made.step(0.0)
+    made.watch.offers.put((PORT, offer(1)))
+    later = threading.Timer(ROUND_EVERY_S / 4, made.watch.offers.put, [(PORT, offer(2))])
+    later.start()
+    assert made.step(0.0)
+    assert time.monotonic() - begun >= ROUND_EVERY_S
+    made.watch.offers.put((PORT, offer(3, size=LEAST_BYTES)))
+    with mock.patch.object(time, "sleep", side_effect=AssertionError("a large round waits")):
+        assert made.step(0.0)
+    assert [[one.number for one in run] for run in a.runs] == [[0], [1, 2], [3]]
 
 
 def test_thousands_of_small_ranges_are_not_compared_with_each_other() -> None:

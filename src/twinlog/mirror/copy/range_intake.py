@@ -89,6 +89,24 @@ class Stretch:
         self.batches.append(batch)
         self.size += len(batch)
 
+    def extend(self, later: Stretch) -> bool:
+        """Append the stretch that follows this one, and return True. Return False if this one was
+        offered or answered, or if a range cannot contain both.
+        """
+        is_open = self.number < 0 and self.answer is None
+        if not is_open or self.epoch != later.epoch or self.size + later.size > RANGE_BYTES:
+            return False
+        self.batches += later.batches
+        self.size += later.size
+        self.end, self.end_epoch = later.end, later.end_epoch
+        return True
+
+    def copy_batches(self) -> None:
+        """Replace the batches by copies, because this stretch may stay in memory for a long time.
+        Each of its batches would keep a whole Fetch response there.
+        """
+        self.batches = [memoryview(b"".join(self.batches))]
+
     def answer_itself(self) -> None:
         """Set `answer` if the transforms' application cannot get this stretch, or need not get it:
         a failure if the stretch is too large, and an answer without records if it has no batches.

@@ -38,7 +38,7 @@ from __future__ import annotations
 import itertools
 from collections import deque
 from collections.abc import Iterable, Iterator
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from twinlog.errors import CorruptData, Fate, PartitionError, TwinlogError
 from twinlog.mirror.copy.dead_letters import DeadLetters, DeadLetterTarget
@@ -49,6 +49,11 @@ from twinlog.mirror.copy.ranges import RangeAnswer, SourceRange
 from twinlog.mirror.copy.refusals import unreadable_error
 from twinlog.mirror.skips import Skip
 from twinlog.mirror.start_point import KnownDeadLetters
+
+OPEN_RANGES: Final = 2
+"""Number of ranges of a partition that may wait for an answer before further records are collected
+in one range. The application runs two rounds at the same time.
+"""
 
 
 class Transformer(Protocol):
@@ -201,15 +206,28 @@ class TransformedCopy(LastRecordsCopy):
         """
         return self.state is CopyState.COPYING and self.trouble is None
 
-    def _ask(self, stretch: Stretch, index: int | None = None) -> None:
-        """Offer a stretch to the transforms' application, unless it has no records. `index`: its
-        position in the queue of stretches, by default the last.
-        """
-        self._asked.insert(len(self._asked) if index is None else index, stretch)
+    def _ask(self, stretch: Stretch) -> None:
+        """Append a stretch to the queue of stretches, or to the last one in it that still grows."""
         self.queued_bytes += stretch.size
         stretch.answer_itself()
-        if stretch.answer is None:
-            stretch.number = self._desk.offer(self, stretch)
+        if len(self._without_answer()) >= OPEN_RANGES:
+            stretch.copy_batches()
+        if not (self._asked and self._asked[-1].extend(stretch)):
+            self._asked.append(stretch)
+
+    def _without_answer(self) -> list[Stretch]:
+        return [asked for asked in self._asked if asked.answer is None]
+
+    def _offer(self) -> None:
+        """Offer the stretches to the transforms' application. The last one is not offered, and
+        grows, while OPEN_RANGES before it have no answer.
+        """
+        waiting = self._without_answer()
+        if len(waiting) > OPEN_RANGES and waiting[-1] is self._asked[-1]:
+            waiting.pop()
+        for asked in waiting:
+            if asked.number < 0:
+                asked.number = self._desk.offer(self, asked)
 
     def on_answer(self, answer: RangeAnswer, now_ms: int) -> None:
         """Process an answer to a range, or to the first part of a range. Answers may arrive in any
@@ -219,7 +237,10 @@ class TransformedCopy(LastRecordsCopy):
         if asked is None or not self._uses_answers:
             return
         if answer.is_part and answer.failure is None and asked.first < answer.end < asked.end:
-            self._ask(asked.cut(answer.end), self._asked.index(asked) + 1)
+            rest = asked.cut(answer.end)
+            rest.answer_itself()
+            self._asked.insert(self._asked.index(asked) + 1, rest)
+            self.queued_bytes += rest.size
         if not answer.quarantined:
             asked.batches = []
         size = sum(map(len, (*answer.batches, *asked.batches)))
@@ -244,6 +265,8 @@ class TransformedCopy(LastRecordsCopy):
                 self._queue_results(asked, answer, now_ms)
             except TwinlogError as error:
                 self._fail(_unusable_error(self, asked, error))
+        if self._uses_answers:
+            self._offer()
         self.has_read()
 
     def _is_quarantined(self, stretch: Stretch, answer: RangeAnswer, now_ms: int) -> bool:
