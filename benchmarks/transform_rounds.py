@@ -26,7 +26,7 @@ from twinlog.mirror.copy.ranges import SourceRange
 from twinlog.records.lent import LentRanges
 from twinlog.spark.application import RangePorts
 from twinlog.transforms import Transform, mask_json, memory
-from twinlog.transforms.application import ROUNDS_AT_ONCE, Application
+from twinlog.transforms.application import ROUND_EVERY_S, ROUNDS_AT_ONCE, Application
 from twinlog.transforms.rounds import Rounds
 from twinlog.transforms.session import local_session
 from twinlog.wire.record_batch import Codec
@@ -74,6 +74,7 @@ class Lane:
             )
             for partition in range(ranges)
         ]
+        time.sleep(ROUND_EVERY_S)  # so that a small round begins at once
         begun = time.perf_counter()
         self.port.offer(offered)
         while any(one.number not in self.port.answers for one in offered):
@@ -101,8 +102,8 @@ def records(count: int) -> bytes:
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--transforms", nargs="*", default=list(TRANSFORMS))
-    parser.add_argument("--rows", type=int, default=4000, help="records of a range of a backlog")
-    parser.add_argument("--ranges", type=int, default=32, help="ranges of a backlog")
+    parser.add_argument("--rows", type=int, default=1700, help="records of a range of a backlog")
+    parser.add_argument("--ranges", type=int, default=75, help="ranges of a backlog")
     parser.add_argument("--warm-up", type=int, default=4)
     parser.add_argument("--repeat", type=int, default=6)
     parser.add_argument("--cores", type=int, default=2)

@@ -10,9 +10,11 @@ have other daemons, whose workers are reused, so nothing is loaded for them here
 from __future__ import annotations
 
 import gc
+import itertools
 import os
 import resource
 import sys
+from collections.abc import Mapping
 from functools import partial
 from importlib import import_module
 from typing import Final
@@ -30,6 +32,9 @@ NEEDED: Final = (
 ALLOCATOR: Final = "JE_ARROW_MALLOC_CONF"
 DATA_BYTES: Final = "TWINLOG_WORKER_DATA_BYTES"
 """Environment variable with the maximum data of each worker; without it there is no limit."""
+FULL: Final = 2
+"""The oldest generation of the garbage collector."""
+FROZEN_AFTER: Final = 10
 NO_THREAD: Final = "background_thread:false"
 """Disables a thread that PyArrow's allocator starts on load, and that a fork would lose."""
 
@@ -65,6 +70,21 @@ def seed(daemon: int) -> None:
         loaded.seed()
 
 
+_full_collections = itertools.count()
+
+
+def freeze(phase: str, collection: Mapping[str, int]) -> None:
+    """Exclude all existing objects from later garbage collections, after each of the first
+    FROZEN_AFTER full ones. A callback for `gc.callbacks`.
+
+    Spark's workers collect garbage after each task. The modules that a worker has loaded for users'
+    functions, such as NumPy, would be searched each time.
+    """
+    is_full = phase == "stop" and collection["generation"] == FULL
+    if is_full and next(_full_collections) < FROZEN_AFTER:
+        gc.freeze()
+
+
 if __name__ == "__main__":
     if sys.argv[1:2] == [OF_TASKS]:
         try:
@@ -75,4 +95,5 @@ if __name__ == "__main__":
         limit_data()
     # otherwise a garbage collection in a worker would touch, and so copy, all inherited objects
     gc.freeze()
+    gc.callbacks.append(freeze)
     manager()
