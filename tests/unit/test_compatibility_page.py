@@ -19,7 +19,7 @@ VERDICTS = ("same", "better", "not applicable")
 def rows() -> list[list[str]]:
     lines = [line for line in PAGE.splitlines() if line.startswith("| ")]
     cells = [[cell.strip() for cell in CELL.split(line)[1:-1]] for line in lines]
-    return [row for row in cells if row[0] != "---" and "behaviour" not in row]
+    return [row for row in cells if row[0] != "---" and "behavior" not in row]
 
 
 def test_no_cell_is_empty() -> None:
