@@ -58,7 +58,7 @@ def test_keys_that_are_tuned_for_mirror_maker_2_have_a_line_each() -> None:
     ]
     assert all("no effect" in rows[key] for key in list(rows)[:3])
     assert "B.twinlog.compression = enforce" in rows["`B.producer.compression.type`"]
-    assert f"above {MOST_REQUEST_BYTES >> 20} MiB act as" in rows["`B.producer.max.request.size`"]
+    assert f"above {MOST_REQUEST_BYTES >> 20} MiB count as" in rows["`B.producer.max.request.size`"]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
