@@ -28,10 +28,11 @@ _RULES: Final = """\
 
 Twinlog follows MirrorMaker 2's rules:
 
-- `clusters = A, B` sets the aliases of the clusters, `A.bootstrap.servers` the addresses of one.
+- `clusters = A, B` sets the aliases of the clusters, and `A.bootstrap.servers` sets the addresses
+  of cluster A.
 - `A->B.enabled = true` enables the flow from A to B.
-- `A->B.key` sets a key of one flow, `key` alone sets it for every flow. The flow's own line takes
-  precedence.
+- `A->B.key` sets a key for one flow, and `key` alone sets it for every flow. The flow's own line
+  takes precedence.
 - `A.security.protocol`, `A.ssl.*` and `A.sasl.*` apply to all clients of cluster A;
   `A.consumer.key`, `A.producer.key` and `A.admin.key` apply to one kind of client.
 - `security.protocol`, `ssl.*` and `sasl.*` without a cluster apply to all clusters. `consumer.key`,
@@ -39,14 +40,15 @@ Twinlog follows MirrorMaker 2's rules:
 - The entries of lists of names are Java regular expressions that must match the whole name.
 - `A.consumer.isolation.level` (default `read_committed`) and `A.consumer.auto.offset.reset`
   (`earliest`) apply to the copy from A.
-- `${name:path:key}` in a value is resolved by the config provider of that name. Kafka's
+- `${name:path:key}` in a value is resolved by the config provider `name`. Kafka's
   `FileConfigProvider`, `DirectoryConfigProvider` and `EnvVarConfigProvider` are supported.
 
-An invalid value is an error with file, line, key, the problem and a valid value (exit code 2). An
-unknown key is a warning with the nearest known name; an unknown `twinlog.` key is an error.
+An invalid value is an error (exit code 2), and the message contains file, line, key, the problem
+and a valid value. An unknown key causes a warning that suggests the nearest known key; an unknown
+`twinlog.` key is an error.
 `twinlog check FILE` prints all errors and warnings without starting the flows. `twinlog check FILE
---explain` prints what each key of the file does, with its line; with `--defaults` it also prints
-the keys that are not in the file. `--explain` does not connect to the clusters.
+--explain` prints the effect of each key of the file, with its line; with `--defaults` it also
+prints the keys that are not in the file. `--explain` does not connect to the clusters.
 
 On the command line of `mirror` and `check`:
 
@@ -55,12 +57,11 @@ On the command line of `mirror` and `check`:
 - Each of Twinlog's own keys has a flag: `--source-loss` sets `twinlog.source.loss`. The flag takes
   precedence over every line of the file.
 - Several files can run in one process. Each is read separately, so keys of one file do not affect
-  the others. A flow may be enabled in only one of them.
+  the other files. A flow may be enabled in only one of them.
 
 The tables are generated from those in `src/twinlog/config/` (`python -m
 tools.pages`); a test fails if they are out of date. The last column names the test, below `tests/`,
-that runs with the key; `test_every_key` sets each key of every table and checks its documented
-effect.
+that uses the key; `test_every_key` sets each key of every table and checks its documented effect.
 
 """
 
@@ -93,8 +94,7 @@ _CLIENTS: Final = """\
 These keys can also set a connection: `A.admin.bootstrap.servers` gives one kind of client another
 address, and the keys of one flow give it a connection of its own.
 
-Three forms have no effect or a low precedence, as in MirrorMaker 2, and `twinlog check` warns of
-them:
+As in MirrorMaker 2, three forms have no effect or a low precedence. `twinlog check` warns of them:
 
 - `A->B.producer.key` has no effect.
 - `A.consumer.key` takes precedence over `A->B.consumer.key`.
@@ -116,12 +116,12 @@ Set these for each cluster, under the names of Kafka's Java clients:
 | --- | --- |
 | `security.protocol` | `PLAINTEXT`, `SSL`, `SASL_PLAINTEXT`, `SASL_SSL` |
 | `sasl.mechanism` | `PLAIN`, `SCRAM-SHA-256`, `SCRAM-SHA-512`, `OAUTHBEARER` |
-| `sasl.jaas.config` | the mechanism's login module with its options, as in Java |
+| `sasl.jaas.config` | the mechanism's login module with its options, in Java's syntax |
 | `sasl.oauthbearer.token.endpoint.url`, `...scope` | a token from a client credentials grant |
 | `sasl.login.callback.handler.class` | Kafka's own handlers, or Strimzi's with `oauth.*` |
 | `ssl.truststore.*`, `ssl.keystore.*`, `ssl.key.password` | PEM (file or text), PKCS12, JKS |
 | `ssl.endpoint.identification.algorithm` | empty disables host name verification |
-| `ssl.enabled.protocols`, `ssl.cipher.suites` | as in Java; TLS 1.2 and 1.3 |
+| `ssl.enabled.protocols`, `ssl.cipher.suites` | Java's names; TLS 1.2 and 1.3 |
 
 Only the driver reads files and secrets. It sends them to the lanes over the channel, never through
 Spark's configuration, job descriptions or event log. The credentials that open the channel to a
