@@ -378,7 +378,7 @@ def test_another_connectors_name(left: Left) -> None:
     (error,) = mirror.supervisor.errors
     assert isinstance(error, AdoptionRefused)
     assert (error.code, error.exit_code) == ("MM2_NOT_FOUND", 2)
-    assert "but of mine: select one with --connector" in str(error)
+    assert "has positions of mine, but none of " in str(error)
     assert end_offsets(left.target, left.remote) == {0: 0}
 
 

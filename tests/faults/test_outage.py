@@ -26,7 +26,7 @@ from twinlog.survey.discovery import Discovery
 
 pytestmark = [pytest.mark.faults, pytest.mark.broker]
 
-SILENT = re.compile(r"has not answered for (\d+) s")
+SILENT = re.compile(r"has not responded for (\d+) s")
 SOON_S = 2.0
 ALL_CLEAR = "both clusters can be reached again, after"
 

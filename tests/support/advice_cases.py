@@ -105,7 +105,7 @@ Case = tuple[str, File, File]
 
 OF_KEYS: Final[list[Case]] = [
     (
-        "write B.security.protocol, or for this flow only all of",
+        "write B.security.protocol. To set it for this flow only, write all of these: ",
         lines("A->B.target.cluster.security.protocol = SSL"),
         lines(
             "A->B.producer.override.security.protocol = SSL",
@@ -134,7 +134,7 @@ OF_KEYS: Final[list[Case]] = [
         lines("twinlog.lease.second = 3"),
         lines("twinlog.lease.seconds = 3"),
     ),
-    ("see the list of keys", lines("A->B.twinlog.nothing = 3"), lines()),
+    ("docs/configuration.md lists all keys", lines("A->B.twinlog.nothing = 3"), lines()),
     ("write the value here", lines("A.ssl.key.password = $KEY"), lines("A.ssl.key.password = s")),
     ("remove one of them", lines("tasks.max = 1", "tasks.max = 2"), lines("tasks.max = 2")),
     (

@@ -114,7 +114,7 @@ def read_hello(first: Frame) -> tuple[LaneIdentity, bytes]:
     checked the proof.
     """
     if len(first.payload) != _IDENTITY.size + PROOF_BYTES:
-        raise CorruptData("a channel hello has a wrong length", code="CHANNEL_FRAME")
+        raise CorruptData("the handshake of a channel has a wrong length", code="CHANNEL_FRAME")
     lease, lane, attempt, pid = _IDENTITY.unpack_from(first.payload)
     identity = LaneIdentity(lease=lease, lane=lane, attempt=attempt, pid=pid)
     return identity, first.payload[_IDENTITY.size :]
@@ -230,7 +230,8 @@ class FrameSocket:
         self._unsent += frame(kind, payload)
         if len(self._unsent) > MAX_UNSENT_BYTES:
             raise CorruptData(
-                f"{len(self._unsent)} bytes are unsent, because the other end does not read",
+                f"{len(self._unsent)} bytes could not be sent, because the other process does not "
+                "read from the connection",
                 code="CHANNEL_OVERFLOW",
             )
 

@@ -95,7 +95,9 @@ class LaneSecrets:
         lane must not be admitted.
         """
         if first.kind != HELLO:
-            raise AuthenticationFailed("the first message is no hello", code="CHANNEL_TOKEN")
+            raise AuthenticationFailed(
+                "the connection does not begin with a lane's handshake", code="CHANNEL_TOKEN"
+            )
         identity, shown = read_hello(first)
         key = identity.lease, identity.lane
         with self._lock:

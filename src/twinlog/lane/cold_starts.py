@@ -101,8 +101,9 @@ def read_dead_letters(
     while offset_at(client, home, LATEST) < end.end_offset:
         if deadline.has_passed:
             raise PartitionError(
-                f"{home}: the newest records are not on all in-sync replicas yet, and may be dead "
-                "letters that must not be written twice; checking again",
+                f"{home}: the newest records of this dead-letter partition are not on all in-sync "
+                "replicas yet. They may be dead letters that must not be written twice, so the "
+                "copy does not start yet; checking again",
                 code="HELD_BACK",
                 fate=Fate.RETRIABLE,
             )

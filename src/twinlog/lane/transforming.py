@@ -80,8 +80,8 @@ class Transforming:
             () if self.desk is None else self.desk.unanswered(UNANSWERED_AFTER_S)
         ):
             text = (
-                f"{copy.source}: the transforms' application has not answered upstream records "
-                f"[{source_range.first}, {source_range.end}) for {UNANSWERED_AFTER_S:.0f} s; "
-                "checking again"
+                f"{copy.source}: the transforms' application has returned no result for source "
+                f"offsets [{source_range.first}, {source_range.end}) for "
+                f"{UNANSWERED_AFTER_S:.0f} s; checking again"
             )
             yield copy, PartitionError(text, code="TRANSFORM_UNAVAILABLE", fate=Fate.RETRIABLE)

@@ -175,7 +175,7 @@ class LentRanges:
         for address in self.ports:
             if name_of(address) == part.port:
                 return _connection(address)
-        raise TwinlogError(f"{part.port} is not the port of a lane", code="CHANNEL_UNREACHABLE")
+        raise TwinlogError(f"no lane has the address {part.port}", code="CHANNEL_UNREACHABLE")
 
 
 def name_of(address: ChannelAddress) -> str:
@@ -203,8 +203,8 @@ def answer_of(part: RangePart, row: Mapping[str, Any]) -> RangeAnswer:
     row.
     """
     if row["number"] != part.number:
-        numbers = f"{row['number']} instead of range {part.number}"
-        raise TwinlogError(f"Spark returned the answer for range {numbers}")
+        numbers = f"{row['number']}, expected range {part.number}"
+        raise TwinlogError(f"Spark returned the result of range {numbers}")
     return RangeAnswer(
         number=part.number,
         batches=tuple(row["batches"]),

@@ -106,7 +106,7 @@ class TwinlogSource(DataSource):
 def warn_of_slow_kernels(chosen: ChosenKernels = CHOSEN) -> None:
     """Warn about slow kernels when a query is planned, although tasks may run in another Python."""
     if not chosen.is_compiled:
-        text = chosen.warning("reading and writing rows takes")
+        text = chosen.warning("reading and writing rows take")
         log.warning("%s", text, extra={"code": KERNELS_MISSING})
 
 

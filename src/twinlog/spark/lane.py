@@ -56,9 +56,12 @@ def _await_work(channel: ChannelClient) -> list[Any]:
             messages = channel.receive()
         except Disconnected as error:
             raise TwinlogError(
-                f"this lane got no work: {error.message}", code="LANE_WITHOUT_WORK"
+                f"this lane could not start: {error.message}", code="LANE_WITHOUT_WORK"
             ) from None
         if messages:
             return messages
         select.select([channel], [], [], 0.25)
-    raise TwinlogError("the driver gave this lane no work in time", code="LANE_WITHOUT_WORK")
+    raise TwinlogError(
+        f"the driver sent this lane no settings within {WORK_WITHIN_S:g} s",
+        code="LANE_WITHOUT_WORK",
+    )

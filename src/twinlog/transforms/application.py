@@ -194,7 +194,8 @@ class Application:
                 self._waiting[offered] = None
         elif offer.transform not in self._refused:
             self._refused.add(offer.transform)
-            log.warning("a lane offers ranges for an unknown transform %s", offer.transform)
+            what = "transform %s of a lane is unknown: the lane has another configuration file"
+            log.warning(what, offer.transform)
 
     def _runs_transforms_of(self, offer: RangeOffer) -> bool:
         """Return True if the chain of the range is known."""

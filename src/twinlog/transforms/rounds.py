@@ -432,7 +432,9 @@ class Rounds:
         finally:
             _watch.end(job)
         if encoded.num_rows != len(parts):
-            raise TwinlogError(f"Spark computed {encoded.num_rows} of {len(parts)} answers")
+            raise TwinlogError(
+                f"Spark returned results for {encoded.num_rows} of {len(parts)} ranges"
+            )
         try:
             self.lent.send_answers([part for task in tasks for part in task], encoded)
         except TwinlogError as error:

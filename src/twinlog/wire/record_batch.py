@@ -199,8 +199,8 @@ def verify_crc(buffer: memoryview, position: int, header: BatchHeader) -> None:
     if actual != header.crc:
         raise CorruptData(
             f"batch at offset {header.base_offset} (byte {position}, {header.length} bytes, magic "
-            f"{header.magic}) is corrupt: its CRC is {actual:#010x}, expected {header.crc:#010x} "
-            "by its header"
+            f"{header.magic}) is corrupt: its CRC is {actual:#010x}, but its header has "
+            f"{header.crc:#010x}"
         )
 
 

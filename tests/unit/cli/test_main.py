@@ -119,7 +119,7 @@ def test_translate_refuses_options_without_effect(
     words = ["offsets", "translate", "no.properties", "--group", "g", option, "3"]
     assert run(words) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert "leave --offset and --partition out" in line
+    assert "so it excludes --offset and --partition" in line
 
 
 @pytest.mark.parametrize(

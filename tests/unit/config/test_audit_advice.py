@@ -39,6 +39,7 @@ KEYS = sorted(
 )
 PLACES = ("", "A.", "A->B.", "A->B.source.", "A->B.source.cluster.", "A->B.target.")
 ADVISED = re.compile(r"(?:; write |did you mean )(.*?)\??$")
+ONE_FLOW = ". To set it for this flow only, write all of these: "
 STANDS_FOR = {
     "<flow>": "A->B",
     "<alias>": "A",
@@ -75,8 +76,8 @@ def advised(message: str) -> list[str]:
     if found is None:
         return []
     keys = []
-    for text in re.split(r",? or |, ", found[1]):
-        key = text.removeprefix("for this flow only all of ").removesuffix(" for all flows")
+    for text in re.split(rf"{re.escape(ONE_FLOW)}|,? or |, ", found[1]):
+        key = text.removesuffix(" for all flows")
         for name, meant in STANDS_FOR.items():
             key = key.replace(name, meant)
         keys.append(key)

@@ -121,7 +121,7 @@ def test_each_error_is_reported_once(
     ("line", "holds"),
     [
         ("twinlog.lease.second = 3", "no such key; did you mean twinlog.lease.seconds?"),
-        ("A->B.twinlog.nothing = 3", "no such key; see the list of keys"),
+        ("A->B.twinlog.nothing = 3", "no such key; docs/configuration.md lists all keys"),
         (
             "B.twinlog.lease.seconds = 3",
             "is a setting of a flow, not of a cluster; "

@@ -300,8 +300,16 @@ def rebuilt(batch: bytes | bytearray, codec: Codec, payload: bytes) -> bytes:
     ("row", "count", "said"),
     [
         (b"\x0c\x00\x00\x00\x01\x01\x00\x00", 1, "1 bytes are left after its 1 records"),
-        (b"\x0e\x00\x00\x00\x01\x01\x00\x00", 1, "fields end at byte 7, expected 8 by its length"),
-        (b"\x0a\x00\x00\x00\x01\x01\x00", 1, "fields end at byte 7, expected 6 by its length"),
+        (
+            b"\x0e\x00\x00\x00\x01\x01\x00\x00",
+            1,
+            "fields end at byte 7, expected 8 according to its length",
+        ),
+        (
+            b"\x0a\x00\x00\x00\x01\x01\x00",
+            1,
+            "fields end at byte 7, expected 6 according to its length",
+        ),
         (b"\x0e\x00\x00\x00\x01\x01\x00", 1, "its length is 7, expected 0 to 6"),
         (b"\x01\x00\x00\x00\x01\x01\x00", 1, "its length is -1, expected 0 to 6"),
         (b"\x0c\x00\x00\x00\x01\x01\x02", 1, "the number of headers is 1, expected 0 to 0"),

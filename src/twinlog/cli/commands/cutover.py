@@ -247,7 +247,9 @@ def plan_switchover(most_lag: int, **arguments: Any) -> Answer:
 @cutover_options
 @gate_options
 def status_switchover(most_lag: int, **arguments: Any) -> Answer:
-    """Print the progress of a switchover, as read from both clusters; exit codes as of `plan`.
+    """Print the progress of a switchover, as read from both clusters.
+
+    The exit codes are those of `switchover plan`.
 
     \b
     twinlog switchover status mm2.properties --flow A:B
@@ -295,8 +297,8 @@ def run_switchover(
 ) -> Answer:
     """Fence producers, wait until all is copied, set the groups' offsets, and promote.
 
-    A mirror must be running. If a step cannot be done, the run ends with exit code 1 and prints
-    why. Completed steps stay, and the same command resumes from there.
+    A mirror must be running. If a step fails, the run prints why and ends with exit code 1.
+    Completed steps remain in effect. Repeat the command to continue with the step that failed.
 
     \b
     twinlog switchover run mm2.properties --flow A:B --dry-run
@@ -368,7 +370,7 @@ def plan_failover(**arguments: Any) -> Answer:
 def status_failover(**arguments: Any) -> Answer:
     """Print the progress of a failover, as read from both clusters.
 
-    Exit codes as of `plan`; 0 also after the promotion.
+    The exit codes are those of `failover plan`, and 0 after the promotion.
 
     \b
     twinlog failover status mm2.properties --flow A:B
@@ -415,7 +417,7 @@ def failback() -> None:
     """Move back to the source after a failover, saving its divergent tail first.
 
     The tail is the records of the source that the target never got. Each run checks both clusters
-    and the saved files and resumes from there, so repeat a run that was killed.
+    and the saved files and resumes from their state, so repeat a run that was killed.
 
     \b
     twinlog failback plan mm2.properties --flow A:B
@@ -441,7 +443,9 @@ def plan_failback(**arguments: Any) -> Answer:
 @failback.command("status")
 @cutover_options
 def status_failback(**arguments: Any) -> Answer:
-    """Print the progress of a failback, as read from both clusters; exit codes as of `plan`.
+    """Print the progress of a failback, as read from both clusters.
+
+    The exit codes are those of `failback plan`.
 
     \b
     twinlog failback status mm2.properties --flow A:B
@@ -470,8 +474,8 @@ def status_failback(**arguments: Any) -> Answer:
 def run_failback(tail: str, folder: Path, **arguments: Any) -> Answer:
     """Save the tail, keep or append it to the target, and print how to start the reverse flow.
 
-    Nothing is ever deleted. If a step cannot be done, the run ends with exit code 1 and prints why.
-    Completed steps stay, and the same command resumes from there.
+    Nothing is ever deleted. If a step fails, the run prints why and ends with exit code 1.
+    Completed steps remain in effect. Repeat the command to continue with the step that failed.
 
     \b
     twinlog failback run mm2.properties --flow A:B --tail keep --save ./tail --dry-run

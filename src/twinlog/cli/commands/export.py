@@ -81,8 +81,8 @@ def export(  # noqa: PLR0913, PLR0917 (options of a command)
     """Write records of one cluster to a file, as one line of JSON each.
 
     The command only reads, and a mirror may run at the same time. Keys, values and header values
-    are text if they are UTF-8, else {"base64": ...}. Exit code 1: not all of the requested offsets
-    are in the log; the missing ones are printed.
+    are text if they are UTF-8, else {"base64": ...}. The exit code is 1 if some requested offsets
+    are not in the log; they are printed.
 
     \b
     twinlog export mm2.properties --topic A.orders --partition 3 --side target --output kept.jsonl

@@ -553,8 +553,8 @@ def translate(
         raise UsageError("give --group, or --topic with --offset (and --partition)")
     if group is not None and not (offset is None and partition is None):
         raise UsageError(
-            "--group translates all offsets of the group: leave --offset and --partition out, or "
-            "give --topic instead"
+            "--group translates all offsets of the group, so it excludes --offset and --partition. "
+            "To translate one offset, replace --group with --topic"
         )
     with chosen.open(FlowTranslation) as translation:
         if group is not None:

@@ -85,11 +85,12 @@ def status(
     timeout_s: float,
     **arguments: Any,
 ) -> Answer | int:
-    """Print flows, topics and partitions with their state, their lag, and since when.
+    """Print the state of flows, topics and partitions, when it began, and their lag.
 
     Without FILE, all mirrors that run on this machine under your user are shown. With FILE, if no
     mirror runs it here, progress is read from both clusters of each flow. If the source does not
-    respond, only the target is read: what was copied, until when, and the offsets of groups.
+    respond, the output has only what the target shows: the number of copied records, the time of
+    the newest one, and the offsets of groups that have checkpoints there.
     Instead of FILE, the flags of MirrorMaker 1 may be given.
 
     A topic has one row, or one for each state or problem of its partitions. On a terminal, columns

@@ -263,7 +263,8 @@ def unthrottle_flows(file: Path, *, flows: Sequence[str], dry_run: bool) -> Answ
     "--bytes-per-second",
     type=click.IntRange(min=DEFINITIONS[KEY].low),
     metavar="NUMBER",
-    help="Maximum bytes per second of each flow, as batches are on the wire.",
+    help="Maximum bytes per second of each flow. Batches count with their (compressed) size on the "
+    "wire.",
 )
 @option("--none", "is_none", is_flag=True, help="Use the limit of the configuration.")
 @steering_options
@@ -380,8 +381,8 @@ def skip_record(  # noqa: PLR0913 (what the command was given)
 
     Accepted only if the partition is stopped at exactly this offset with RECORD_TOO_LARGE,
     RECORD_REFUSED, CORRUPT_BATCH or RECORD_NOT_TRANSFORMED. If a batch cannot be decoded, all of
-    its records are skipped. The range is printed, so try --dry-run first. A skip cannot be undone:
-    the record stays on the source, and the target never gets it.
+    its records are skipped. Run with --dry-run first: it prints the offsets that would be skipped.
+    A skip cannot be undone: the record stays on the source, and the target never gets it.
 
     \b
     twinlog topic skip mm2.properties orders --partition 0 --offset 4711 --dry-run

@@ -65,11 +65,12 @@ def verify(
     timestamp. The command prints the exact ranges that are missing, extra, different, reordered, or
     shifted (at other offsets than in the map). It also prints groups that would skip records. Gaps
     that are explained by compaction, retention, aborted transactions, skipped or accepted records
-    are counted, but are no difference. Transformed topics are compared with what the transforms of
-    FILE now make of the source's records. Configs of topics are compared as by `diff`. The command
-    only reads, except that it stores the result in the target's state topic, for the page and REST.
-    With --master it runs as a Spark job with a task for each section of a partition, otherwise in
-    this process. Exit code 0: identical; 1: different; 2: the comparison could not be completed.
+    are counted, but are no difference. Transformed topics are compared with the result of
+    applying FILE's transforms to the source's records. Topic configs are compared in the same way
+    as by `twinlog diff`. The command only reads, except that it stores the result in the target's
+    state topic, for the page and REST. With --master it runs as a Spark job with a task for each
+    section of a partition, otherwise in this process. Exit code 0: identical; 1: different; 2: the
+    comparison could not be completed.
 
     \b
     twinlog verify mm2.properties

@@ -48,15 +48,19 @@ pair_options = options(
         default=True,
         help="No effect: no record is ever skipped.",
     ),
-    _flag("--message.handler", "handler", help="Refused: a Java class."),
-    _flag("--message.handler.args", "handler_args", help="Refused."),
+    _flag(
+        "--message.handler",
+        "handler",
+        help="Not supported: it names a Java class, which Twinlog cannot run.",
+    ),
+    _flag("--message.handler.args", "handler_args", help="Not supported."),
     _flag(
         "--consumer.rebalance.listener",
         "--rebalance.listener",
         "rebalance_listener",
-        help="Accepted and ignored: a Java class.",
+        help="Ignored: it names a Java class.",
     ),
-    _flag("--rebalance.listener.args", "rebalance_listener_args", help="Accepted and ignored."),
+    _flag("--rebalance.listener.args", "rebalance_listener_args", help="Ignored."),
     _flag("--new.consumer", "new_consumer", is_flag=True, hidden=True),
     _flag(
         "--source",

@@ -62,7 +62,7 @@ spark_options = options(
         "--conf",
         multiple=True,
         metavar="KEY=VALUE",
-        help="A setting of Spark, as for spark-submit; may be given several times.",
+        help="A Spark property, with the syntax of spark-submit; may be given several times.",
     ),
     _spark(
         "--properties-file",
@@ -77,7 +77,8 @@ spark_options = options(
     _spark(
         "--deploy-mode",
         metavar="client",
-        help="Where the driver runs, as for spark-submit: only in this process.",
+        help="Deploy mode, as in spark-submit. Only `client` is possible, because this process is "
+        "the driver.",
     ),
 )
 """Add the options of Spark to a command. `take_spark_options` reads their values."""

@@ -124,8 +124,8 @@ def audit_secrets(raw: Settings) -> Iterator[ConfigWarning]:
     yield warning(
         WarningCode.SECRET_IN_FILE,
         secrets[0],
-        f"the file contains a secret{also}, so everyone who can read the file can read the secret; "
-        "write ${env:NAME}, and the two lines config.providers = env and "
+        f"the file contains a secret{also}, which everyone who can read the file can see; "
+        "write ${env:NAME} in its place, and add these two lines: config.providers = env, and "
         "config.providers.env.class = "
         "org.apache.kafka.common.config.provider.EnvVarConfigProvider",
     )
@@ -215,7 +215,7 @@ def check_own_keys(raw: Settings, aliases: Collection[str]) -> None:
             better = _effect_of(prefix, near, aliases)
             todo = better.instead or f"did you mean {prefix}{near}?"
             if near == name:
-                todo = "see the list of keys"
+                todo = "docs/configuration.md lists all keys"
             raise refuse(setting, judgement.reason, judgement.instead or todo)
 
 
@@ -279,7 +279,9 @@ def _audit_connection(
     if winner is None and side == "source":
         return
     roles = [f"{prefix}{role}.{key}" for role in _CLIENTS_OF[side]]
-    instead = f"write {alias}.{key}, or for this flow only all of {', '.join(roles)}"
+    instead = (
+        f"write {alias}.{key}. To set it for this flow only, write all of these: {', '.join(roles)}"
+    )
     reason = "does not reach the producer of the copied records"
     if winner is not None:
         reason = _precedes(winner)

@@ -149,7 +149,9 @@ _OF_ANY: Final = {
     "connections.max.idle.ms": (
         "connections in use stay open; if a broker closes one, it is reopened when needed"
     ),
-    "client.dns.lookup": "all addresses of a host name are tried in turn, as with use_all_dns_ips",
+    "client.dns.lookup": (
+        "all addresses of a host name are tried in turn, which is Kafka's use_all_dns_ips"
+    ),
     "socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms": (
         "10 s for all addresses of a broker's host name together"
     ),

@@ -300,8 +300,8 @@ class Adopter:
         if not positions.noted and positions.others:
             names = ", ".join(sorted(positions.others))
             raise AdoptionRefused(
-                f"{self.storage.topic} has no positions of "
-                f"{self.storage.connector}, but of {names}: select one with --connector",
+                f"{self.storage.topic} has positions of {names}, but none of "
+                f"{self.storage.connector}: select a connector with --connector",
                 flow=self.flow,
                 code="MM2_NOT_FOUND",
             )

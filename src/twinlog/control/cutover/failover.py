@@ -204,7 +204,8 @@ class Failover:
         scope.require_copied()
         if not scope.is_whole and not topics:
             raise scope.error(
-                "no topic that matches --topics was copied: see twinlog status",
+                "no topic that matches --topics was copied: `twinlog status FILE` lists the copied "
+                "topics",
                 code="NOT_COPIED",
             )
         if is_promoted(scope, scope.intents(), topics):

@@ -535,12 +535,13 @@ class Failback:
         """
         before, now = ({divergence.source for divergence in tails} for tails in (planned, found))
         for tps, what, code in (
-            (before - now, "is not on the source any more", "TAIL_MOVED"),
-            (now - before, "was created on the source since the plan", "TAIL_GROWS"),
+            (before - now, "no longer on the source", "TAIL_MOVED"),
+            (now - before, "created on the source after the plan", "TAIL_GROWS"),
         ):
             if tps:
                 raise self._scope.error(
-                    f"{first_few(map(str, sorted(tps)))} {what}: run the same command again",
+                    f"the plan has changed ({what}: {first_few(map(str, sorted(tps)))}): run the "
+                    "same command again",
                     code=code,
                     fate=Fate.RETRIABLE,
                 )

@@ -222,7 +222,7 @@ class LoopGuard:
             self._write(target, fresh_rows)
         except CorruptData as error:
             why = PartitionError(
-                f"no copy of a new topic begins: {error}",
+                f"new topics are not copied: {error}",
                 flow=self.config.flow,
                 code=error.code,
                 fate=Fate.RETRIABLE,

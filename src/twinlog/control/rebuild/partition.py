@@ -296,8 +296,8 @@ class Rebuild:
     def _differs_error(self, what: str) -> PartitionError:
         return PartitionError(
             f"{self._plan.target} is not an ordered copy of {self._plan.source}: {what}. Nothing "
-            "is written to the map. Before anything is deleted, compare both sides from there on, "
-            "and save records that only one side has",
+            "is written to the map. Before anything is deleted, compare both sides from this "
+            "offset on, and save records that only one side has",
             code="REBUILD_MISMATCH",
         )
 

@@ -139,15 +139,25 @@ def _state(path: Path) -> tuple[int, ...]:
     return state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns
 
 
+def _advice(error: OSError, path: Path) -> str:
+    """Return what to do if the file cannot be read, or "" if the error does not tell."""
+    match error:
+        case FileNotFoundError():
+            return f"; create it: twinlog token new {path}"
+        case PermissionError():
+            return "; grant this process's user read access to it"
+        case IsADirectoryError():
+            return "; name a file"
+    return ""
+
+
 def _read(path: Path) -> tuple[_Entry, ...]:
     try:
         with path.open("rb") as file:
             state = os.fstat(file.fileno())
             text = file.read(_LONGEST_FILE).decode("ascii", "replace")
     except OSError as error:
-        raise ConfigError(
-            f"{path}: {error.strerror}; create it: twinlog token new {path}"
-        ) from error
+        raise ConfigError(f"{path}: {error.strerror}{_advice(error, path)}") from error
     if not stat.S_ISREG(state.st_mode) or state.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise ConfigError(
             f"{path}: other users may write to it and so add tokens, or it is not a regular file; "

@@ -463,7 +463,7 @@ class ClusterSide:
                 yield node, Disconnected(why)
                 continue
             if waited > within or (waited > SUSPECT_AFTER_S and node_of(node) not in self._brokers):
-                why = f"{connection.peer} has not answered for {waited:.0f} s"
+                why = f"{connection.peer} has not responded for {waited:.0f} s"
                 if waited > within:
                     why += f", longer than {self.settings.key('request.timeout.ms')} allows"
                 yield node, Disconnected(why)

@@ -113,7 +113,10 @@ class RangePort:
         Raises TwinlogError if the server's thread has ended.
         """
         if not self._server.is_alive:
-            raise TwinlogError("the thread of the port for ranges has ended", code="THREAD_DIED")
+            raise TwinlogError(
+                "the thread that exchanges records with the transforms has ended",
+                code="THREAD_DIED",
+            )
         now = self._clock.monotonic()
         with self._lock:
             collected, self._answers = self._answers, []

@@ -239,4 +239,6 @@ def failed_records(batches: memoryview, failures: Iterable[RangeFailure]) -> Ite
                 yield record
                 at = next(wanted, None)
     if at is not None:
-        raise CorruptData(f"the answer has a failure at offset {at}, which none of its records has")
+        raise CorruptData(
+            f"the result reports a failed record at offset {at}, but its range has no record there"
+        )

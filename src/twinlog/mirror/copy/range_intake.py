@@ -306,7 +306,7 @@ def checked(stretch: Stretch, answer: RangeAnswer) -> tuple[array[int], list[Row
     offsets = _offsets(stretch, answer)
     decoded = [_decoded(raw) for raw in answer.batches]
     if (count := sum(map(len, decoded))) != len(offsets):
-        raise CorruptData(f"the answer has {len(offsets)} offsets, but {count} records")
+        raise CorruptData(f"the result has {len(offsets)} offsets, but {count} records")
     failed = [failure.offset for failure in answer.quarantined]
     if failed and not (
         all(map(operator.lt, failed, failed[1:]))
@@ -314,7 +314,10 @@ def checked(stretch: Stretch, answer: RangeAnswer) -> tuple[array[int], list[Row
         and failed[-1] < answer.end
         and set(failed).isdisjoint(offsets)
     ):
-        raise CorruptData("a failed record of the answer is outside of its range, or listed twice")
+        raise CorruptData(
+            "the result lists a failed record twice, out of order or outside of its range, or also "
+            "returns the record"
+        )
     return offsets, decoded
 
 
@@ -326,20 +329,20 @@ def _offsets(stretch: Stretch, answer: RangeAnswer) -> array[int]:
     try:
         offsets.frombytes(answer.offsets)
     except ValueError:
-        raise CorruptData("the offsets of the answer are not a multiple of 8 bytes") from None
+        raise CorruptData("the offsets of the result are not a multiple of 8 bytes") from None
     end = stretch.end if answer.failure is None else answer.failure.offset
     if answer.end != end or not stretch.first <= end <= stretch.end:
         raise CorruptData(
-            f"the answer ends at offset {answer.end}, expected {end} in the range "
+            f"the result ends at offset {answer.end}, expected {end} in the range "
             f"[{stretch.first}, {stretch.end})"
         )
     if answer.failure is not None and end == stretch.end:
-        raise CorruptData(f"the answer has a failure at offset {end}, after its range")
+        raise CorruptData(f"the result has a failure at offset {end}, after its range")
     is_rising = all(map(operator.lt, offsets, offsets[1:]))
     if offsets and not (is_rising and stretch.first <= offsets[0] and offsets[-1] < end):
         raise CorruptData(
-            f"the offsets of the answer, {offsets[0]} to {offsets[-1]}, do not rise, or are not "
-            f"all in its range [{stretch.first}, {end})"
+            f"the offsets of the result ({offsets[0]} to {offsets[-1]}) are not increasing, or are "
+            f"not all in [{stretch.first}, {end})"
         )
     return offsets
 
@@ -352,9 +355,9 @@ def _decoded(raw: bytes) -> Rows:
     header = read_header(view)
     is_whole = header.magic == MAGIC_V2 and header.length == len(raw)
     if not is_whole or not header.count or header.base_offset:
-        raise CorruptData("the answer has bytes that are not a whole batch of magic 2")
+        raise CorruptData("the result has bytes that are not a whole batch of magic 2")
     if header.is_control or header.is_log_append_time or not header.is_dense:
-        raise CorruptData("the answer has a control batch, or a batch with LogAppendTime or gaps")
+        raise CorruptData("the result has a control batch, or a batch with LogAppendTime or gaps")
     verify_crc(view, 0, header)
     rows = decode_rows(view)
     if rows.measure()[2] != header.max_timestamp:

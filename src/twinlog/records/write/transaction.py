@@ -76,7 +76,7 @@ log = logging.getLogger(__name__)
 FENCED: Final = ProducerFenced(
     "WRITER_FENCED",
     "another run of the same query or write has begun since, or this run took longer than "
-    "kafka.transaction.timeout.ms: if no other run is active, start the query again; committed "
+    "kafka.transaction.timeout.ms. If no other run is active, start the query again. Committed "
     "rows are not written twice",
 )
 OFFSETS_TOPIC: Final = "__consumer_offsets"
@@ -255,8 +255,8 @@ def _require_all_rows(
     state = opened.describe()
     if not state.is_open or state.identity != opened.identity:
         raise ClusterError(
-            f"cluster {client.alias}: the transaction of transactional ID "
-            f"{opened.transactional_id} is no longer open: {FENCED.why}",
+            f"cluster {client.alias}: the transaction with ID {opened.transactional_id} is no "
+            f"longer open: {FENCED.why}",
             code=FENCED.code,
         )
     tps = {tp for tp in state.tps if tp.topic != OFFSETS_TOPIC} | rows.keys()

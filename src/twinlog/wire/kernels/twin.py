@@ -442,7 +442,9 @@ def _parse(  # noqa: C901, PLR0912, PLR0915 - one loop without calls, see below
         header = position
         position = _pass_headers(data, position, end) if data[position] else position + 1
         if position != end:
-            raise CorruptData(f"its fields end at byte {position}, expected {end} by its length")
+            raise CorruptData(
+                f"its fields end at byte {position}, expected {end} according to its length"
+            )
         offsets(base_offset + delta)
         timestamps(timestamp)
         rests(rest)
