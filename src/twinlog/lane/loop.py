@@ -280,7 +280,9 @@ class LaneLoop:
                     self._is_stopping = True
                     self._assignments.release_all()
                 case _:
-                    raise CorruptData(f"a lane expects no message {type(message).__name__}")
+                    raise CorruptData(
+                        f"a lane received an unexpected message: {type(message).__name__}"
+                    )
 
     # -- sockets
 

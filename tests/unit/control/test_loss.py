@@ -501,7 +501,7 @@ def test_a_copy_that_is_too_slow_for_the_retention_is_reported_in_time(
     flow.copied(10_000, end=10_000)
     with caplog.at_level(logging.WARNING):
         assert flow.pass_time(12).state is FlowState.RUNNING
-    assert "no longer at risk of retention" in caplog.messages[-1]
+    assert "retention no longer threatens records" in caplog.messages[-1]
 
 
 def test_a_topic_that_lags_later_gets_its_outlook_as_soon() -> None:

@@ -193,7 +193,7 @@ gate_options = option(
     default=1000,
     show_default=True,
     metavar="RECORDS",
-    help="The gate `lag` is open up to this lag.",
+    help="The gate `lag` is open if at most this many records are not copied yet.",
 )
 fence_options = options(
     option(
@@ -207,8 +207,8 @@ fence_options = options(
         "--fence-hook",
         default="",
         metavar="CMD",
-        help="With --fence hook: shell command, run with TWINLOG_STEP=fence, and with "
-        "TWINLOG_STEP=unfence by `abort`.",
+        help="With --fence hook: shell command that stops producers. It is run with "
+        "TWINLOG_STEP=fence; `abort` runs it with TWINLOG_STEP=unfence.",
     ),
 )
 
@@ -218,8 +218,8 @@ def switchover() -> None:
     """Move clients to the target of a flow as planned: producers first, and without loss.
 
     The running mirror copies the remaining records. Each run checks both clusters and resumes from
-    their state, so repeat a run that was killed. Until the promotion, `abort` takes everything
-    back.
+    their state, so repeat a run that was killed. Before the promotion, `abort` removes the fence,
+    and the flow continues as before.
 
     \b
     twinlog switchover plan mm2.properties --flow A:B
@@ -459,7 +459,7 @@ def status_failback(**arguments: Any) -> Answer:
     "--tail",
     required=True,
     type=click.Choice(["keep", "replay", "recreate"]),
-    help="keep: leave it on the source; replay: also append it to the target.",
+    help="keep: leave the tail on the source; replay: also append it to the target.",
 )
 @option(
     "--save",
@@ -468,7 +468,7 @@ def status_failback(**arguments: Any) -> Answer:
     type=click.Path(path_type=Path, file_okay=False),
     metavar="DIR",
     help="The folder for the saved records; it must be closed to other users (mode 0700). "
-    "If the folder has a save already, it is continued.",
+    "A save that is already in the folder is continued.",
 )
 @run_options
 def run_failback(tail: str, folder: Path, **arguments: Any) -> Answer:
@@ -501,7 +501,7 @@ def run_failback(tail: str, folder: Path, **arguments: Any) -> Answer:
 @failback.command("abort")
 @cutover_options
 def abort_failback(**arguments: Any) -> Answer:
-    """Take back a replay that has not appended anything; appended records cannot be removed.
+    """Cancel a replay that has not appended anything; appended records cannot be removed.
 
     \b
     twinlog failback abort mm2.properties --flow A:B

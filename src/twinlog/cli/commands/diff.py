@@ -33,10 +33,11 @@ NAME_WIDTH: Final = 80
 def diff(chosen: ChosenFlow, topics: str | None, every: bool) -> Answer:
     """Print differences between the clusters of each flow in everything that its mirror syncs.
 
-    Compared are topics, partitions, replication factors, configs, ACLs and offsets of groups, by
-    the flow's replication policy and filters. What the flow does not sync because of its
-    configuration is no difference; --all prints it as well, and quotas, which no mirror copies.
-    Records are not compared. The command only reads. Exit code 1 if there are differences, else 0.
+    The command compares topics, partitions, replication factors, configs, ACLs and offsets of
+    groups, according to the flow's replication policy and filters. Objects and settings that the
+    configuration excludes from the sync are not differences; --all prints them as well, and also
+    quotas, which no mirror copies. Records are not compared. The command only reads. The exit code
+    is 1 if there are differences, else 0.
 
     \b
     twinlog diff mm2.properties

@@ -62,7 +62,7 @@ def drill() -> None:
     default=3,
     show_default=True,
     metavar="TOPICS",
-    help="Maximum number of the flow's topics to imitate, the first by name.",
+    help="Maximum number of topics to imitate: the first of the flow's topics by name.",
 )
 @option(
     "--part",

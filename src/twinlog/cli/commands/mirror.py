@@ -240,7 +240,7 @@ def mirror(files: tuple[Path, ...], clusters: str | None, **options: Any) -> Ans
 
     Several files are run by one process. Each file is read separately.
 
-    Without --once the command runs until it is stopped. Ctrl-C or SIGTERM shut it down in order,
+    Without --once the command runs until it is stopped. Ctrl-C or SIGTERM shut it down cleanly,
     and a second signal ends it immediately. SIGHUP reloads FILE: if it has errors, nothing changes;
     else only the flows whose configuration has changed restart.
 
@@ -262,8 +262,8 @@ def mirror_maker(**arguments: Any) -> Answer:
     """Run with the arguments of `kafka-mirror-maker.sh`, copying topics under the same names.
 
     A partition that was never copied starts at the offset of the group in --consumer.config, else
-    according to its auto.offset.reset (`latest` by default). Afterwards the group's offset on the
-    source is that of the next record that is not on the target yet.
+    according to its auto.offset.reset (`latest` by default). The mirror commits the group's offset
+    on the source: the offset of the next record that is not on the target yet.
 
     \b
     twinlog mirror-maker --consumer.config c.properties --producer.config p.properties \\

@@ -89,7 +89,7 @@ RESET_NUMBERS: Final = ("partition", "now", "new", "start", "end", "records")
     "--to-timestamp",
     "at",
     metavar="TIME",
-    help="To the first records at or after 2026-01-31T12:00:00Z, or milliseconds.",
+    help="To the first records at or after this time: 2026-01-31T12:00:00Z, or milliseconds.",
 )
 @option("--to-earliest", is_flag=True, help="To the log start offsets.")
 @option("--to-latest", is_flag=True, help="To the log end offsets.")
@@ -98,12 +98,12 @@ RESET_NUMBERS: Final = ("partition", "now", "new", "start", "end", "records")
     "--shift-by",
     type=int,
     metavar="NUMBER",
-    help="By this many offsets, backwards if negative: -100.",
+    help="By this many offsets; a negative number shifts backwards: -100.",
 )
 @option(
     "--by-duration",
     metavar="DURATION",
-    help="To the first records since this long ago: PT30M, P1D.",
+    help="To the first records that are at most this old: PT30M, P1D.",
 )
 @option("--dry-run", is_flag=True, help="Print what would be set, and set nothing.")
 @option("--yes", "--execute", "yes", is_flag=True, help="Do not ask for confirmation.")

@@ -98,7 +98,7 @@ def status(
 
     The exit code is 0 if all is well, 1 if there is a problem (also if no process runs the flow
     while records wait, or its process was killed), 2 for wrong usage, and 3 if the state is
-    unknown. A flow that is slowed by a limit or quota is well.
+    unknown. A limit or quota that slows a flow is not a problem.
 
     \b
     twinlog status

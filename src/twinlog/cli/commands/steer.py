@@ -177,8 +177,8 @@ KEY: Final = "twinlog.max.bytes.per.second"
 def flow() -> None:
     """Pause, resume, limit or promote flows, on whatever host they run.
 
-    Commands are stored on the flow's target. They outlive every process, and a flow that starts
-    later applies them when it starts.
+    Commands are stored on the flow's target, so they stay in effect after restarts. A flow that
+    does not run now applies them when it starts.
 
     \b
     twinlog flow pause mm2.properties --reason 'brokers are upgraded'
@@ -288,10 +288,11 @@ def limit_flows(
 def promote_flows(file: Path, **arguments: Any) -> Answer:
     """Make the remote topics of flows the originals: the flows stop copying permanently.
 
-    This also holds after restarts and for topics that are created later. The flows stop syncing
-    configs, ACLs and groups too, and producers may write to the remote topics. `twinlog switchover`
-    and `failover` include this step, after those that should precede it. Without --yes, type the
-    name of the flow to confirm; several names are separated by commas.
+    The promotion stays in effect after restarts, and also applies to topics that are created later.
+    The flows stop syncing configs, ACLs and groups too, and producers may write to the remote
+    topics. `twinlog switchover run` and `twinlog failover run` also promote, after the steps that
+    should precede a promotion. Without --yes, type the name of the flow to confirm; several names
+    are separated by commas.
 
     \b
     twinlog flow promote mm2.properties --flow A:B --reason 'A is lost'
@@ -307,7 +308,7 @@ def promote_flows(file: Path, **arguments: Any) -> Answer:
 @steering_options
 @yes_option
 def demote_flows(file: Path, **arguments: Any) -> Answer:
-    """Take a promotion of flows back; each resumes copying at exactly the next record.
+    """End the promotion of flows; each resumes copying at exactly the next record.
 
     If other clients have written to a remote topic since, its partitions stop with a code. Topics
     that were promoted by name stay promoted until `twinlog topic demote`. Refused if a failback has
@@ -356,7 +357,7 @@ def topic() -> None:
     "--quarantine",
     is_flag=True,
     help="First write the record to mm2-twinlog-quarantine.SOURCE.internal on the target. The "
-    "record is not transformed, so it is unmasked.",
+    "record is not transformed, so its values are not masked.",
 )
 @option(
     "--reason",
@@ -449,8 +450,8 @@ def resume_topics(file: Path, topics: str, **arguments: Any) -> Answer:
 def release_topics(file: Path, topics: str, **arguments: Any) -> Answer:
     """Stop mirroring these topics. Other clients may then write to the remote topics.
 
-    Remote topics stay as they are. The release overrides FILE and holds after restarts. Their
-    configs, ACLs and groups are not synced any more either.
+    Remote topics stay as they are. The release overrides FILE, also after restarts. Configs,
+    ACLs and groups of released topics are no longer synced.
 
     \b
     twinlog topic release mm2.properties --topics orders --reason 'moved to B'

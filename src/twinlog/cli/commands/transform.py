@@ -54,7 +54,7 @@ def transform() -> None:
     type=click.IntRange(min=1, max=MOST_RECORDS),
     default=20,
     show_default=True,
-    help="How many records to read, the newest ones of all partitions.",
+    help="Number of records to read: the newest ones of all partitions.",
 )
 def try_transforms(chosen: ChosenFlow, topic: str, limit: int) -> Answer:
     """Print the last records of a topic before and after the transforms of FILE.

@@ -61,16 +61,16 @@ def verify(
 ) -> Answer:
     """Compare the target with the source, record by record and in order.
 
-    Both logs of every partition are read and compared by the offset map: key, value, headers and
-    timestamp. The command prints the exact ranges that are missing, extra, different, reordered, or
-    shifted (at other offsets than in the map). It also prints groups that would skip records. Gaps
-    that are explained by compaction, retention, aborted transactions, skipped or accepted records
-    are counted, but are no difference. Transformed topics are compared with the result of
-    applying FILE's transforms to the source's records. Topic configs are compared in the same way
-    as by `twinlog diff`. The command only reads, except that it stores the result in the target's
-    state topic, for the page and REST. With --master it runs as a Spark job with a task for each
-    section of a partition, otherwise in this process. Exit code 0: identical; 1: different; 2: the
-    comparison could not be completed.
+    Both logs of every partition are read. Their records are paired by the offset map, and key,
+    value, headers and timestamp are compared. The command prints the exact ranges that are missing,
+    extra, different, reordered, or shifted (at other offsets than in the map). It also prints
+    groups that would skip records. Gaps that are explained by compaction, retention, aborted
+    transactions, skipped or accepted records are counted, but are not differences. Transformed
+    topics are compared with the result of applying FILE's transforms to the source's records. Topic
+    configs are compared in the same way as by `twinlog diff`. The command only reads, except that
+    it stores the result in the target's state topic, for the page and REST. With --master it runs
+    as a Spark job with a task for each section of a partition, otherwise in this process. Exit code
+    0: identical; 1: different; 2: the comparison could not be completed.
 
     \b
     twinlog verify mm2.properties

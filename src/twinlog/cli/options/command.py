@@ -131,7 +131,7 @@ def _common_options() -> list[click.Parameter]:
         for names, callback, text in (
             (["-v", "--verbose"], _set_loudness, "Print more, and show tracebacks."),
             (["-q", "--quiet"], _set_loudness, "Print only warnings and errors."),
-            (["--no-color"], _without_color, "Print no colours; NO_COLOR=1 does the same."),
+            (["--no-color"], _without_color, "Print no colors; NO_COLOR=1 does the same."),
         )
     ]
 

@@ -457,7 +457,7 @@ class ManagedFlow:
     def cancel_lanes(self) -> None:
         """Cancel the lanes, because the time limit for a clean shutdown has passed."""
         if not self.life.is_over and self.run is not None:
-            self.log.warning("the flow's lanes did not drain in time and are cancelled")
+            self.log.warning("the flow's lanes did not drain in time and are canceled")
             self.run.abort()
         self.life.take(Step.CUT)
 

@@ -329,8 +329,8 @@ class SparkEngine:
         if lanes > room and name not in self._warned:
             self._warned.add(name)
             FlowLog(log, name).warning(
-                "gets %s and not %d until the mirror is restarted, because Spark was started for "
-                "an earlier configuration",
+                "runs with %s, not %d, until the mirror is restarted, because Spark was started "
+                "for an earlier configuration",
                 plural(room, "lane"),
                 lanes,
             )

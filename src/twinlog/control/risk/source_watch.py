@@ -516,5 +516,6 @@ class SourceWatch:
             self.run.errors[RETENTION_NEAR] += 1
             self.log.warning("%s", near[topic])
         for topic in self._near - near.keys():
-            self.log.warning("%s: records not copied yet are no longer at risk of retention", topic)
+            what = "%s: retention no longer threatens records that are not copied yet"
+            self.log.warning(what, topic)
         self._near = set(near)

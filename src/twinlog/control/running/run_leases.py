@@ -257,6 +257,9 @@ class RunLeases:
         for lease in self._run.leases:
             for lane in list(lease.lanes.values()):
                 if lane.peer.last_heard < oldest:
-                    self._run.log.warning("lane %s is given up after a long silence", lane.key)
+                    self._run.log.warning(
+                        "lane %s has been silent for too long; its partitions get another lane",
+                        lane.key,
+                    )
                     lease.fell_silent = True
                     self.on_gone(lane)
