@@ -154,7 +154,7 @@ def test_a_reload_gets_no_more_lanes_than_this_spark_was_made_for(
     assert engine.lanes_for(four, 100, flows=1) == 2
     assert engine.lanes_for(four, 100, flows=1) == 2
     (said,) = caplog.messages
-    assert "gets 2 lanes and not 4 until the mirror is restarted" in said
+    assert "runs with 2 lanes, not 4, until the mirror is restarted" in said
     assert an_engine([]).lanes_for(four, 100, flows=2) == 1  # a flow that was added
 
 

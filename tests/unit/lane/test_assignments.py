@@ -373,7 +373,7 @@ def test_partition_whose_ranges_are_not_answered_is_given_back(lane: Lane) -> No
     (troubled,) = lane.after(0.0)
     assert isinstance(troubled, Troubled)
     assert (troubled.code, troubled.is_retriable) == ("TRANSFORM_UNAVAILABLE", True)
-    assert "has not answered upstream records [5, 7) for 180 s" in troubled.message
+    assert "has returned no result for source offsets [5, 7) for 180 s" in troubled.message
     assert troubled.had_begun
     assert lane.application.waiting == {} and copy.queued_bytes == 0
 
