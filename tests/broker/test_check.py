@@ -246,8 +246,8 @@ def test_clusters_that_cannot_be_reached_are_waited_for_together_and_not_in_sile
         config, said = load(checked.write(), environment={}), list[str]()
         report = check(config, gives_up_s=5.0, say=said.append)
     assert said == [
-        f"no answer yet from cluster {checked.source} at 127.0.0.1:{source}; giving up after 5 s",
-        f"no answer yet from cluster {checked.target} at 127.0.0.1:{target}; giving up after 5 s",
+        f"no response yet from cluster {checked.source} at 127.0.0.1:{source}; giving up after 5 s",
+        f"no response yet from cluster {checked.target} at 127.0.0.1:{target}; giving up after 5 s",
     ]
     assert codes(report) == ["UNREACHABLE", "UNREACHABLE"]
     assert str(source) in report.problems[0].message

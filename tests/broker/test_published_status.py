@@ -120,7 +120,7 @@ def test_other_hosts_see_the_flow_its_pause_and_its_end(
         capsys.readouterr()
         assert run(["status", str(flow.file)]) == 0
         text = capsys.readouterr().out
-        assert f"  on {found.where}, as of " in text
+        assert f"  on {found.where}, reported " in text
         assert "  PAUSED  since" in text
         mirror.stop()
     assert flow.seen().state is FlowState.NOT_RUNNING, "it has ended in order"
@@ -306,7 +306,7 @@ def test_other_hosts_see_why_a_flow_cannot_be_set_up(
         capsys.readouterr()
         assert run(["status", str(flow.file)]) == 1
         told = capsys.readouterr().out
-        assert f"  on {socket.gethostname()} (process {os.getpid()}), as of " in told
+        assert f"  on {socket.gethostname()} (process {os.getpid()}), reported " in told
         eventually(lambda: standby.get("/api/v1/flows")["flows"][0]["reportedBy"] == found.where)
         (answer,) = standby.get("/api/v1/flows")["flows"]
         assert (answer["state"], answer["code"]) == (own.state, own.code)

@@ -1,5 +1,5 @@
 """The OpenAPI types of responses that `shown.printed` encodes: history, logs of partitions, the
-catalogue of codes, the clusters, and the output of commands with `--format json`.
+catalog of codes, the clusters, and the output of commands with `--format json`.
 
 Names in JSON are camelCase. Tests compare responses with these types
 (tests/unit/control/web/test_reports.py, tests/unit/control/test_rest_document.py).
@@ -174,7 +174,7 @@ class State(Value):
 
 
 class Codes(Value):
-    """The catalogue of codes and states."""
+    """The catalog of codes and states."""
 
     codes: list[Code]
     """All codes, by name."""

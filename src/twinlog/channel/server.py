@@ -384,7 +384,7 @@ class ChannelServer:
                 self._deliver_some()
                 self._settle_woken()
                 for stranger in self._unauthenticated.timed_out():
-                    self._dismiss(stranger, f"no hello within {HELLO_WITHIN_S:.0f} s")
+                    self._dismiss(stranger, f"no handshake within {HELLO_WITHIN_S:.0f} s")
                 self._listen_again()
         finally:
             for stranger in self._unauthenticated:
@@ -446,7 +446,7 @@ class ChannelServer:
             self._rejections.note(f"closed immediately: {error}", f"{host}:{port}")
             return
         for dismissed in self._unauthenticated.add(stranger):
-            self._dismiss(dismissed, "too many connections without a hello")
+            self._dismiss(dismissed, "too many connections without a handshake")
 
     def _listen_again(self) -> None:
         if self._listens_at is not None and time.monotonic() >= self._listens_at:

@@ -1,4 +1,4 @@
-"""Catalogue of the codes and states of flows, partitions, commands and requests.
+"""Catalog of the codes and states of flows, partitions, commands and requests.
 
 A code is printed in brackets at the end of a message and is part of the interface. Read `Condition`
 first (the fields of a code), then `codes.toml`: codes of partitions, flows, this process, commands,

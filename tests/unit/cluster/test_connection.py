@@ -48,7 +48,7 @@ def open_to(port: int, *, timeout_s: float = 5.0) -> Connection:
 @pytest.mark.parametrize(
     ("behave", "expected", "words"),
     [
-        (silent, Disconnected, "did not answer ApiVersions: no byte arrived"),
+        (silent, Disconnected, "did not respond to ApiVersions: no byte arrived"),
         (closing, Disconnected, "closed the connection"),
         (saying(b"\x15\x03\x03\x00\x02\x02\x50"), CorruptData, "TLS listener"),
         (saying(b"HTTP/1.1 400 Bad Request\r\n\r\n"), CorruptData, "like a web server \\(HTTP\\)"),
@@ -333,7 +333,7 @@ def test_frozen_broker_fails_after_the_limit_of_silence(silent_s: float, steps: 
         client.metadata([])
     assert watch.seconds < 10 * silent_s
     what = "1,066 of" if steps else "no byte arrived for"
-    assert f"did not answer Metadata: {what}" in caught.value.message
+    assert f"did not respond to Metadata: {what}" in caught.value.message
     assert "0.4 s" in caught.value.message
     assert "request.timeout.ms" not in caught.value.message, "it would not help"
 

@@ -300,7 +300,7 @@ def _flow_lines(flow: FlowStatus, width: int, now_ms: int) -> Iterator[Renderabl
     yield from packed(pieces, width)
     if flow.where:
         ago = duration(max(0, now_ms - flow.as_of_ms) / 1000)
-        yield indented(f"on {flow.where}, as of {ago} ago", "dim")
+        yield indented(f"on {flow.where}, reported {ago} ago", "dim")
     if flow.source_problem:
         yield indented(f"not reached: {flow.source_problem}", "yellow")
     if flow.reason:

@@ -497,5 +497,5 @@ class Connection:
     def _disconnected_error(self, why: str) -> Disconnected:
         name = protocol.api_name(self._awaited[0]) if self._awaited else "a request"
         self.close()
-        what = f"did not answer {name}: {why}"
+        what = f"did not respond to {name}: {why}"
         return Disconnected(f"{self.peer} {what}", reason=what)

@@ -201,7 +201,7 @@ class QueriedClusters:
         }
         late = [asked[question] for question in wait(asked, REPORTED_AFTER_S).not_done]
         for where in sorted({f"{settings.alias} at {settings.addresses}" for settings in late}):
-            say(f"no answer yet from cluster {where}; giving up after {self._gives_up_s:.0f} s")
+            say(f"no response yet from cluster {where}; giving up after {self._gives_up_s:.0f} s")
         self._answers |= {settings: question.result() for question, settings in asked.items()}
 
 

@@ -109,7 +109,7 @@ class FlowFunctions:
     def _check(self) -> None:
         self._collect()  # also offers ranges again that have waited too long for an answer
         if self._is_ready and self._port.unanswered(UNANSWERED_AFTER_S):
-            self._fail(f"no answer within {UNANSWERED_AFTER_S:.0f} s")
+            self._fail(f"no result within {UNANSWERED_AFTER_S:.0f} s")
         elif not self._is_ready and CLOCK.monotonic() - self._began > READY_WITHIN_S:
             self._fail(f"it was not ready within {READY_WITHIN_S:.0f} s: does an import hang?")
 

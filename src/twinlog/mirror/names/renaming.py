@@ -71,7 +71,7 @@ def unkept_names(flow: FlowConfig, topics: Iterable[str]) -> list[str]:
     if not odd:
         return []
     return [
-        f"{flow.flow}: as with MirrorMaker 2, topics whose names end in {HEARTBEATS_TOPIC} do not "
+        f"{flow.flow}: as in MirrorMaker 2, topics whose names end in {HEARTBEATS_TOPIC} do not "
         f"keep their names on {flow.flow.target}: {', '.join(odd)}; clients of "
         f"{flow.flow.target} need the new names"
     ]

@@ -495,7 +495,7 @@ ENDPOINTS: Final = (
     ),
     _wish(
         "wanted",
-        "Set the whole wanted state of a flow. It answers what changed.",
+        "Set the whole wanted state of a flow. The response lists the changes.",
         inputs.WantedState,
         changes_to_wanted,
         method="PUT",

@@ -160,7 +160,7 @@ def _report_fields(status: PublishedStatus, now_ms: int) -> dict[str, Any]:
 def _unknown_fields(run: LastRun | None, problem: str) -> dict[str, Any]:
     """Return the fields of a flow that neither another process nor this one reports."""
     if run is None:
-        run = LastRun(FlowState.UNKNOWN, problem or "its target has not answered yet")
+        run = LastRun(FlowState.UNKNOWN, problem or "its target has not responded yet")
     return {
         "state": run.state,
         "reason": run.text,

@@ -212,4 +212,4 @@ class Site:
         return parts
 
 
-NO_REPORT_YET: Final = LeaderReport(problem="its target has not answered yet")
+NO_REPORT_YET: Final = LeaderReport(problem="its target has not responded yet")
