@@ -265,7 +265,7 @@ def test_topic_that_is_resumed_during_a_failover(
 def test_group_that_is_in_use_on_the_target_and_has_no_offset(case: Case) -> None:
     """The group has members on the target, but no offset in the copy: they read another topic, or
     have just begun at the copy's end. The gate "groups" is closed. If it is accepted, the
-    switchover reports that these members start by their auto.offset.reset.
+    switchover reports that these members start according to their auto.offset.reset.
     """
     pair, other = case.pair, f"{case.pair.topic}-elsewhere"
     create_topic(pair.b, other)
@@ -278,7 +278,8 @@ def test_group_that_is_in_use_on_the_target_and_has_no_offset(case: Case) -> Non
         assert not case.gate("groups")[0]
         words = (*UNFENCED, "--accept", "groups", "--within", "5")
         code, out, err = case.commands("switchover").do(*words)
-        assert (code, "members start by their auto.offset.reset" in out) == (0, True), (out, err)
+        said = "members start according to their auto.offset.reset" in out
+        assert (code, said) == (0, True), (out, err)
         reader.close()
 
 

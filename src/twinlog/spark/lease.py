@@ -201,7 +201,7 @@ class LeaseJob:
             scala: Any = self._context._jsc.sc()
             scala.cancelJobGroupAndFutureJobs(self._group)
         except Exception as error:  # noqa: BLE001 (py4j raises anything when the JVM is gone)
-            log.info("%s could not be cancelled: %s", self._name, type(error).__name__)
+            log.info("%s could not be canceled: %s", self._name, type(error).__name__)
 
 
 def has_task(context: SparkContext, group: str) -> bool:

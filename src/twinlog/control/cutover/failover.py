@@ -117,7 +117,9 @@ class FailoverPlan:
             yield f"groups: {self.groups_problem}"
         elif not self.groups:
             where = "the checkpoints have" if self.source_problem else "the source has"
-            yield f"{where} no group of this flow: consumers start by their auto.offset.reset"
+            yield (
+                f"{where} no group of this flow: consumers start according to their auto.offset.reset"
+            )
         for group in self.groups:
             yield from group.lines()
             yield from group.skipping_lines()

@@ -97,7 +97,7 @@ def warn_of_slow_kernels(chosen: ChosenKernels = CHOSEN) -> None:
     The line also applies to executors of a Spark cluster, unless they have their own installation.
     """
     if not chosen.is_compiled:
-        what = "decoding batches and joining small ones takes"
+        what = "decoding batches and joining small ones take"
         log.warning("%s", chosen.warning(what), extra={"code": KERNELS_MISSING})
 
 

@@ -38,14 +38,14 @@ class ChosenKernels:
 
     def warning(self, what: str) -> str:
         """Return the warning about missing kernels. `what` is a subject and a verb, and "several
-        times the CPU" completes the sentence.
+        times the CPU time" completes the sentence.
         """
         todo = "install a wheel for this platform, or install a C compiler and reinstall Twinlog"
         if str(self.not_compiled_reason).startswith(VARIABLE):
             todo = f"unset {VARIABLE}"
         return (
             f"the compiled kernels are not used ({self.not_compiled_reason}), so {what} "
-            f"several times the CPU; {todo} [{KERNELS_MISSING}]"
+            f"several times the CPU time; {todo} [{KERNELS_MISSING}]"
         )
 
 
