@@ -118,7 +118,8 @@ class FailoverPlan:
         elif not self.groups:
             where = "the checkpoints have" if self.source_problem else "the source has"
             yield (
-                f"{where} no group of this flow: consumers start according to their auto.offset.reset"
+                f"{where} no group of this flow: consumers start according to their "
+                "auto.offset.reset"
             )
         for group in self.groups:
             yield from group.lines()

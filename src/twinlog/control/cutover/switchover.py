@@ -457,14 +457,12 @@ def _overlaps(plans: Iterable[GroupPlan]) -> Iterator[str]:
             if position.outcome is GroupOutcome.BEHIND:
                 at, risk = f"at {position.now}", "records in between may be read twice"
                 if position.now is None:
-                    at, risk = (
-                        "without an offset",
-                        "its members start according to their auto.offset.reset",
-                    )
+                    at = "without an offset"
+                    risk = "its members start according to their auto.offset.reset"
                 yield (
                     f"{plan.group} is in use on the target, so its offset is not changed: "
-                    f"{position.target} {at}, expected {position.to} according to its offset on the "
-                    f"source; {risk}"
+                    f"{position.target} {at}, expected {position.to} according to its offset on "
+                    f"the source; {risk}"
                 )
             elif position.outcome is GroupOutcome.AHEAD:
                 yield (

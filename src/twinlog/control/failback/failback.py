@@ -295,8 +295,8 @@ class Reverse:
             )
             if names:
                 yield (
-                    f"  {first_few(names)}: copies from {scope.config.flow.source}, so they are not "
-                    f"copied back; {count(behind)} offsets of new producers stay on "
+                    f"  {first_few(names)}: copies from {scope.config.flow.source}, so they are "
+                    f"not copied back; {count(behind)} offsets of new producers stay on "
                     f"{scope.config.flow.target}"
                 )
             yield "  groups fail back by its group sync (docs/groups.md)"
