@@ -261,6 +261,8 @@ def test_a_file_without_a_token_is_refused(tmp_path: Path, text: str, said: str)
     path.write_text(text)
     with pytest.raises(ConfigError, match=said):
         Tokens(path)
+    with pytest.raises(ConfigError, match="Is a directory; name a file"):
+        Tokens(tmp_path)
 
 
 @pytest.mark.parametrize(
