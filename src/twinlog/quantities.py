@@ -75,8 +75,8 @@ def ranges(numbers: list[int]) -> str:
     return ",".join(parts)
 
 
-def first_few(names: Iterable[str], shown: int = 3) -> str:
-    """Return text like `a, b, c and 4 more`."""
+def first_few(names: Iterable[str], shown: int = 3, joint: str = ", ") -> str:
+    """Return text like `a, b, c and 4 more`. `joint`: the text between names."""
     known = list(names)
-    text = ", ".join(known[:shown])
+    text = joint.join(known[:shown])
     return text if len(known) <= shown else f"{text} and {len(known) - shown} more"

@@ -229,7 +229,7 @@ OF_KEYS: Final[list[Case]] = [
         lines("twinlog.metrics.labels = a=b"),
     ),
     (
-        "reaches no client without a role; write A.consumer.fetch.max.bytes",
+        "without consumer., producer. or admin. before it; write A.consumer.fetch.max.bytes",
         lines("A.fetch.max.bytes = 1"),
         lines("A.consumer.fetch.max.bytes = 1"),
     ),

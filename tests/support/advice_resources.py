@@ -297,8 +297,8 @@ OF_CONNECTORS: Final[list[Case]] = [
         connector(topics_exclude="a"),
     ),
     (
-        "source.cluster.fetch.max.bytes: reaches no client without a role; "
-        "write consumer.fetch.max.bytes",
+        "source.cluster.fetch.max.bytes: has no effect without consumer., producer. or admin. "
+        "before it; write consumer.fetch.max.bytes",
         connector(source_cluster_fetch_max_bytes="1"),
         connector(consumer_fetch_max_bytes="1"),
     ),

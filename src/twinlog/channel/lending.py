@@ -186,7 +186,7 @@ class LendingClient:
     def _receive_reply(self, kind: type[LendingMessage]) -> Any:
         message = self._next(REPLY_WITHIN_S)
         if not isinstance(message, kind):
-            raise Disconnected("the lane's port did not respond in time", code="CHANNEL_LOST")
+            raise Disconnected("the lane did not respond in time", code="CHANNEL_LOST")
         return message
 
     def _next(self, within_s: float) -> LendingMessage | None:

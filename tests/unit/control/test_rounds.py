@@ -171,5 +171,5 @@ def test_duties_with_a_last_round_are_informed_of_the_end(
     duties.end(5.0)
     rounds = first.rounds, other.rounds
     assert (first.last_rounds, second.last_rounds) == (1, 1)
-    assert "counting: the last round failed: B: the broker closed the connection" in caplog.text
+    assert "counting: the final round failed: B: the broker closed the connection" in caplog.text
     assert (first.rounds, other.rounds) == rounds

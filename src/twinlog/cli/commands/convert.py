@@ -30,7 +30,7 @@ def convert(files: tuple[Path, ...], output: Path | None, **arguments: Any) -> i
     """Print a configuration as a canonical mm2.properties file.
 
     FILE is an mm2.properties file, a KafkaMirrorMaker2 resource, or a connector of MirrorMaker 2 on
-    Kafka Connect (JSON, properties or KafkaConnector). Several files are the connectors of one
+    Kafka Connect (JSON, properties or KafkaConnector). Several files must be the connectors of one
     flow. Without FILE, the flags of MirrorMaker 1 are required.
 
     Secrets are printed as in FILE: as a config provider's variable, or as text. Warnings about

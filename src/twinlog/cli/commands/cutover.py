@@ -217,9 +217,9 @@ fence_options = options(
 def switchover() -> None:
     """Move clients to the target of a flow as planned: producers first, and without loss.
 
-    The running mirror copies the remaining records. Each run checks both clusters and resumes from
-    their state, so repeat a run that was killed. Before the promotion, `abort` removes the fence,
-    and the flow continues as before.
+    The running mirror copies the remaining records. Each run checks both clusters and resumes
+    from their state, so a run that was killed can be repeated. Before the promotion, `abort`
+    removes the fence, and the flow continues as before.
 
     \b
     twinlog switchover plan mm2.properties --flow A:B
@@ -417,7 +417,7 @@ def failback() -> None:
     """Move back to the source after a failover, saving its divergent tail first.
 
     The tail is the records of the source that the target never got. Each run checks both clusters
-    and the saved files and resumes from their state, so repeat a run that was killed.
+    and the saved files and resumes from their state, so a run that was killed can be repeated.
 
     \b
     twinlog failback plan mm2.properties --flow A:B
@@ -472,7 +472,7 @@ def status_failback(**arguments: Any) -> Answer:
 )
 @run_options
 def run_failback(tail: str, folder: Path, **arguments: Any) -> Answer:
-    """Save the tail, keep or append it to the target, and print how to start the reverse flow.
+    """Save the tail, append it to the target if wanted, and print how to start the reverse flow.
 
     Nothing is ever deleted. If a step fails, the run prints why and ends with exit code 1.
     Completed steps remain in effect. Repeat the command to continue with the step that failed.

@@ -535,7 +535,7 @@ def translate(
     offset: int | None,
     reverse: bool,
 ) -> Answer:
-    """Print the exact offsets to resume at on the other cluster, from the offset map.
+    """Print the exact offsets at which to resume on the other cluster, from the offset map.
 
     No mirror needs to run. With --group, the group's offsets are read from the source. If the
     source is lost, the group's newest checkpoints on the target are used.

@@ -67,7 +67,7 @@ spark_options = options(
     _spark(
         "--properties-file",
         type=click.Path(path_type=Path, dir_okay=False, exists=True),
-        help="Spark's settings, instead of those in spark-defaults.conf.",
+        help="A file with Spark properties, which is read instead of spark-defaults.conf.",
     ),
     _spark(
         "--name",

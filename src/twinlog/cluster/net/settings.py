@@ -83,7 +83,7 @@ def parse_bootstrap(text: str, key: str = "bootstrap.servers") -> tuple[tuple[st
     """Return the addresses in text like `host:port,[::1]:port`. Errors name `key`."""
     addresses = tuple(_address(part.strip(), key) for part in text.split(",") if part.strip())
     if not addresses:
-        raise ConfigError(f"{key} has no address: write host:port, separated by commas")
+        raise ConfigError(f"{key} has no address: write a list of host:port, separated by commas")
     return addresses
 
 

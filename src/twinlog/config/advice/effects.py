@@ -218,7 +218,8 @@ def _judge_of_no_cluster(prefix: str, name: str) -> KeyEffect:
         return dead("is a setting of the process", f"write {name}")
     if name in _ANY_CLIENT:
         roles = [f"{prefix}{role}.{name}" for role in Role if name in CLIENT_KEYS[role]]
-        return dead("reaches no client without a role", f"write {' or '.join(roles)}")
+        what = "has no effect without consumer., producer. or admin. before it"
+        return dead(what, f"write {' or '.join(roles)}")
     client_names = (f"{role}.{key}" for role in Role for key in CLIENT_KEYS[role])
     return _unknown_key(prefix, name, {*WORKER_KEYS, *CONNECTION_KEYS, *client_names})
 
@@ -269,7 +270,7 @@ def _judge_sided(flow: Flow, name: str) -> KeyEffect | None:
     if is_connection_key(rest):
         key = _near_or_same(rest, CONNECTION_KEYS)
         scope = f"{flow}.source.cluster" if side == "source" else flow.target
-        return dead("reaches no client without a role", f"write {scope}.{key}")
+        return dead("has no effect with this prefix", f"write {scope}.{key}")
     role = _role_of(rest)
     if role is Role.PRODUCER:
         return _judge_producer(flow, rest)

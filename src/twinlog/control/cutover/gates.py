@@ -130,7 +130,7 @@ class Gates:
         if records > limit:
             worst = max(late, key=lambda copy: copy.left or 0)
             return _gate(
-                "lag", [evidence, f"most of them are in {worst.source}: {count(worst.left)}"]
+                "lag", [evidence, f"the largest lag is {count(worst.left)}, of {worst.source}"]
             )
         return _gate("lag", (), evidence)
 

@@ -303,13 +303,13 @@ class Switchover:
                 break
             if time.monotonic() > deadline:
                 raise self.scope.error(
-                    f"{first_few(left)}; run the same command again, or remove "
+                    f"{first_few(left, joint='; ')}; run the same command again, or remove "
                     "the fence with twinlog switchover abort",
                     code="GROUPS_LEFT",
                 )
             if not waits:
                 waits = True
-                self.say(f"groups: waiting: {first_few(left)}")
+                self.say(f"groups: waiting: {first_few(left, joint='; ')}")
             time.sleep(POLL_S)
         for line in _overlaps(plans):
             self.say(f"groups: {line}")
@@ -366,7 +366,7 @@ class Switchover:
         stopped = newest_status(scope).codes(scope.covers)
         other = other_config(scope)
         for gate, problems in (("mirror", other), ("topics", unlisted), ("copy", stopped)):
-            if gate not in self.options.accepted and (reasons := first_few(problems)):
+            if gate not in self.options.accepted and (reasons := first_few(problems, joint="; ")):
                 raise self._changed_error(f"gate {gate} is closed now: {reasons}", "GATE_CLOSED")
         if self.options.fence is FenceKind.ACL and (open_ := self.fence.missing(topics)):
             raise self._changed_error(f"the fence was removed from {first_few(open_)}")

@@ -275,9 +275,9 @@ class Duties:
             except NotPermitted as error:
                 self._log_once(error.message)
             except TwinlogError as error:
-                self._log.warning("%s: the last round failed: %s", duty.name, error)
+                self._log.warning("%s: the final round failed: %s", duty.name, error)
             except Exception:  # noqa: BLE001 (the other duties must end as well)
-                self._log.bug("%s: internal error in the last round", duty.name)
+                self._log.bug("%s: internal error in the final round", duty.name)
 
     def run_once(self) -> None:
         """Run one round of each duty with `ends_once`. Failures are logged."""

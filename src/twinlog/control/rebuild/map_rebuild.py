@@ -194,10 +194,11 @@ class MapRebuild:
             )
         if start >= end > 0:
             raise PartitionError(
-                f"{plan.target}: all its records [0, {end}) were deleted, so there is nothing to "
-                f"compare, and the offset at which {plan.source} resumes is unknown. Nothing is "
-                "written to the map. Exclude the topic, or copy it under another alias, from the "
-                "offsets of its consumers (twinlog.start)",
+                f"{plan.target}: all of its records [0, {end}) were deleted, so there is nothing "
+                "to compare, and the source offset at which the copy must resume is unknown. "
+                f"Nothing is written to the map. Exclude topic {plan.source.topic} from the flow. "
+                "Or copy it under another alias, and set twinlog.start to the source offsets that "
+                "the consumers have reached",
                 code="REBUILD_EMPTIED",
             )
         if start >= end:

@@ -96,8 +96,8 @@ class _Beginnings:
     def search(self, slot: Slot, number: int, room: int) -> None:
         if len(self.far) >= HEAD:
             raise PartitionError(
-                f"the source has more than {HEAD} wide gaps before offset {slot.offset}, so the "
-                "start of the copy is unknown",
+                f"before offset {slot.offset}, the source has more than {HEAD} large gaps, and the "
+                "copy may have begun after any of them",
                 code="REBUILD_AMBIGUOUS",
             )
         self.far.setdefault(slot.number, []).append((slot.offset, number, room))

@@ -109,10 +109,11 @@ def refusal(
 def unchecked_log_error(target: TopicPartition) -> PartitionError:
     """Return the error of a copy whose target log must be checked before old records are sent."""
     text = (
-        f"{target}: the next records are so old that the target may forget the flow's producer ID "
-        "after them, and late requests of a lost lane may still append records"
+        f"{target}: requests of a lost lane may still arrive, and the next records are so old that "
+        "the target may forget the flow's producer ID. It could then append a batch twice, so the "
+        "remote partition's log is read first"
     )
-    return PartitionError(f"{text}; reading the log", code="HELD_BACK", fate=Fate.RETRIABLE)
+    return PartitionError(text, code="HELD_BACK", fate=Fate.RETRIABLE)
 
 
 def other_writer_error(target: TopicPartition, batch: OutBatch) -> PartitionError:

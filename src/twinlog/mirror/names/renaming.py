@@ -145,8 +145,9 @@ def _invalid_error(flow: FlowConfig, topic: str, why: str) -> PartitionError:
 def _clash_error(flow: FlowConfig, remote: str, names: list[str]) -> PartitionError:
     return PartitionError(
         f"topics {first_few(names)} of {flow.flow.source} are not copied, because all of them "
-        f"would get the name {remote} on {flow.flow.target} ({_rules(flow, names)}); give all but "
-        f"one another name, or exclude all but one with {flow.flow}.topics.exclude",
+        f"would get the name {remote} on {flow.flow.target} ({_rules(flow, names)}); change "
+        f"the rules so that the names differ, or exclude all but one of these topics with "
+        f"{flow.flow}.topics.exclude",
         flow=flow.flow,
         code=RENAME_CLASH,
         fate=Fate.RETRIABLE,
