@@ -35,6 +35,7 @@ DATA_BYTES: Final = "TWINLOG_WORKER_DATA_BYTES"
 FULL: Final = 2
 """The oldest generation of the garbage collector."""
 FROZEN_AFTER: Final = 10
+"""Number of full collections after which objects are excluded. Later ones must stay collectable."""
 NO_THREAD: Final = "background_thread:false"
 """Disables a thread that PyArrow's allocator starts on load, and that a fork would lose."""
 

@@ -102,8 +102,8 @@ class Stretch:
         return True
 
     def copy_batches(self) -> None:
-        """Replace the batches by copies, because this stretch may stay in memory for a long time.
-        Each of its batches would keep a whole Fetch response there.
+        """Replace the batches by copies. Each batch is a view of a Fetch response, and would keep
+        the whole response in memory while this stretch waits.
         """
         self.batches = [memoryview(b"".join(self.batches))]
 

@@ -219,8 +219,8 @@ class TransformedCopy(LastRecordsCopy):
         return [asked for asked in self._asked if asked.answer is None]
 
     def _offer(self) -> None:
-        """Offer the stretches to the transforms' application. The last one is not offered, and
-        grows, while OPEN_RANGES before it have no answer.
+        """Offer all stretches to the transforms' application, except the last one while OPEN_RANGES
+        earlier ones have no answer. Until then the last one grows.
         """
         waiting = self._without_answer()
         if len(waiting) > OPEN_RANGES and waiting[-1] is self._asked[-1]:
@@ -272,7 +272,7 @@ class TransformedCopy(LastRecordsCopy):
     def _is_quarantined(self, stretch: Stretch, answer: RangeAnswer, now_ms: int) -> bool:
         if self.dead_letters is None:
             raise CorruptData(
-                "the answer has records for the dead-letter topic, but "
+                "the result has records for the dead-letter topic, but "
                 "twinlog.transforms.on-error is not quarantine"
             )
         return self.dead_letters.are_on_target(stretch, answer, self.acked_upstream, now_ms)
@@ -356,7 +356,7 @@ def _unusable_error(copy: TransformedCopy, stretch: Stretch, error: TwinlogError
     if not isinstance(error, CorruptData):
         return unreadable_error(error, copy.source, stretch.first)
     return PartitionError(
-        f"{copy.source}: the answer of the transforms' application for upstream records "
+        f"{copy.source}: the result of the transforms for source offsets "
         f"[{stretch.first}, {stretch.end}) cannot be used: {error.message}",
         code="TRANSFORM_UNAVAILABLE",
         fate=Fate.RETRIABLE,
